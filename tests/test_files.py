@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 import dpose
-from dpose.files import check_free, folder_beside, locked_folder, private_folder, take_lock, write_private
+from dpose.files import (
+    check_free,
+    closed_folder,
+    folder_beside,
+    locked_folder,
+    parsed_json,
+    private_folder,
+    take_lock,
+    umask,
+    write_atomic,
+    write_private,
+)
 from refusals import refused
 
 
@@ -77,6 +88,33 @@ def test_a_new_folder_is_closed_until_it_is_whole_and_then_as_asked(tmp_path):
         with folder_beside(out, asked) as folder:
             assert mode(folder) == 0o700
         assert mode(out) == asked
+
+
+def test_what_is_not_private_has_the_rights_that_the_user_gives(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomic(tmp_path / "a", "")
+        with folder_beside(tmp_path / "b"):
+            pass
+    finally:
+        os.umask(before)
+    assert (mode(tmp_path / "a"), mode(tmp_path / "b")) == (0o640, 0o750)
+    assert umask() == before
+
+
+def test_what_must_be_closed_is_refused_where_it_cannot_be(tmp_path):
+    closed_folder(tmp_path / "ours")
+    assert mode(tmp_path / "ours") == 0o700
+    (tmp_path / "link").symlink_to(tmp_path / "ours")
+    with refused("folder-not-private", where="link"):
+        closed_folder(tmp_path / "link")
+
+
+def test_json_says_everything_once():
+    assert parsed_json(b'{"a": [{"b": 1}, {"b": 2}]}') == {"a": [{"b": 1}, {"b": 2}]}
+    for text in ('{"a": 1, "b": 2, "a": 1}', '[{"c": {"d": 1, "d": 2}}]', "[" * 100_000):
+        with pytest.raises(ValueError, match=r"twice|deeply"):
+            parsed_json(text)
 
 
 class TestLocks:

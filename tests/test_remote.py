@@ -1,5 +1,6 @@
 """Releases out of and into a bucket: nothing half-written, nothing overwritten, no secret told."""
 
+import json
 import os
 import shutil
 import threading
@@ -293,6 +294,24 @@ def test_data_in_a_bucket_are_fetched_once_and_again_where_they_changed(bucket, 
     assert main(["data", "cache", "--clear"]) == 0
     assert "2 files fetched from stores" in capsys.readouterr().out
     assert not cache.exists()
+
+
+def test_no_object_of_a_store_names_files_to_remove(bucket, cache, tmp_path):
+    """The record of what was fetched says what is removed: no object may be one, and no name in one leads out."""
+    store, name = bucket
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    record = json.dumps({str(mine): {}, "../../../../../mine": {}})
+    for place in ("data", "data/below"):
+        store.pipe_file(f"{name}/{place}/a.txt", b"a")
+        store.pipe_file(f"{name}/{place}/.fetched.json", record.encode())
+        with refused("object-name-escapes", where=".fetched.json"):
+            fetch(f"s3://{name}/data")
+        store.rm_file(f"{name}/{place}/.fetched.json")
+    folder = fetch(f"s3://{name}/data")
+    (folder / ".fetched.json").write_text(record)
+    assert fetch(f"s3://{name}/data") == folder
+    assert mine.exists()
 
 
 def test_a_spec_names_data_in_a_bucket(bucket, cache, capsys):

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, file_digest, leads_out, private_folder, take_lock, write_private
+from dpose.files import closed_folder, explain_os_error, file_digest, leads_out, take_lock, write_private
 from dpose.remote import opened_store, staged, store_errors
 
 MOST_FILES, MOST_BYTES = 2_000_000, 1 << 40
@@ -59,8 +59,7 @@ def unpacked(path: Path) -> Path:
 @lru_cache(16)
 def _unpacked(path: Path, changed: int, size: int) -> Path:
     top = unpacked_folder()
-    if not private_folder(top):
-        raise DposeError("folder-not-private", "cannot be closed to others, and would hold private data", str(top))
+    closed_folder(top)
     try:
         folder = top / file_digest(path)
         if not folder.is_dir():
@@ -134,8 +133,7 @@ def fetch(url: str) -> Path:
     """
     folder = data_folder(url)
     top = fetched_folder()
-    if not private_folder(top):
-        raise DposeError("folder-not-private", "cannot be closed to others, and would hold private data", str(top))
+    closed_folder(top)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = take_lock(folder.with_name(f".{folder.name}.lock"), wait=True)  # processes of one run fetch once
     assert lock is not None
@@ -153,8 +151,11 @@ def _fetch(url: str, folder: Path) -> None:
     there.pop("", None)
     if not there:
         raise FileNotFoundError(url)
-    if any(".." in PurePosixPath(name).parts or name.startswith("/") for name in there):
-        raise DposeError("object-name-escapes", "an object's name leaves its folder", url, "rename it")
+    for name in there:
+        if leads_out(name) or PurePosixPath(name).name == RECORD:  # a record says what else is removed here
+            raise DposeError(
+                "object-name-escapes", f"{name!r:.80} is no name that an object may have", url, "rename it"
+            )
     known = _record(folder)
     for name in known.keys() - there.keys():
         (folder / name).unlink(missing_ok=True)
@@ -199,12 +200,13 @@ def _tag(facts: dict[str, Any]) -> object:
 
 
 def _record(folder: Path) -> dict[str, dict[str, Any]]:
-    """What was fetched before; {} where nothing can be read, and all is fetched anew."""
+    """What was fetched before; {} where nothing can be read or it is not ours, and all is fetched anew."""
     try:
         found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and all(isinstance(v, dict) for v in found.values()) else {}
+    whole = isinstance(found, dict) and all(isinstance(v, dict) and not leads_out(name) for name, v in found.items())
+    return found if whole else {}
 
 
 def stored_size(folder: Path) -> tuple[int, int]:

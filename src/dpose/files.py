@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
@@ -120,10 +121,27 @@ def file_json(path: str | Path, *, limit: int = LONGEST_TEXT) -> Any:
 
     Raises:
         OSError: as `file_bytes`.
-        ValueError: it holds no JSON, or such that is nested too deeply.
+        ValueError: as `parsed_json`.
     """
+    return parsed_json(file_text(path, limit=limit))
+
+
+def parsed_json(text: str | bytes) -> Any:
+    """What JSON says, and says once: of a key twice, readers take the first or the last, and what is read differs.
+
+    Raises:
+        ValueError: it is no JSON, is nested too deeply, or has a key twice.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"{next(n for n in names if names.count(n) > 1)!r:.40} stands there twice")
+        return found
+
     try:
-        return json.loads(file_text(path, limit=limit))
+        return json.loads(text, object_pairs_hook=once)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
@@ -306,8 +324,19 @@ def locked_folder(path: Path, *, wait: bool = False) -> Iterator[None]:
         lock.release()
 
 
-def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
-    """Write `data` to `path` so that a reader sees the old file or the new one, never a part."""
+_UMASK = threading.Lock()
+
+
+def umask() -> int:
+    """What is taken from everybody's rights of a new file. A process has one, which is read by setting it."""
+    with _UMASK:
+        found = os.umask(0o077)
+        os.umask(found)
+    return found
+
+
+def write_atomic(path: Path, data: bytes | str, mode: int = 0o666) -> None:
+    """Write `data` to `path` so that a reader sees the old file or the new one, never a part; `mode` less the umask."""
     raw = data.encode() if isinstance(data, str) else data
     temporary = ""
     try:
@@ -317,7 +346,7 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, mode)
+        os.chmod(temporary, mode & ~umask())
         os.replace(temporary, path)
         fsync_folder(path.parent)
     except OSError as error:
@@ -325,6 +354,13 @@ def write_atomic(path: Path, data: bytes | str, mode: int = 0o644) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         raise explain_os_error(error, path) from error
+
+
+def closed_folder(path: Path) -> None:
+    """`private_folder`, refused where it is not ours alone: for what would give others the data, or run as us."""
+    if not private_folder(path):
+        said = "is a link or another user's, and cannot be closed to others"
+        raise DposeError("folder-not-private", said, str(path), "remove it, or choose another place")
 
 
 def private_folder(path: Path) -> bool:
@@ -398,14 +434,14 @@ def check_place(out: Path, *, as_file: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
+def folder_beside(path: Path, mode: int = 0o777) -> Iterator[Path]:
     """A new folder that becomes `path` when the block ends well, and vanishes when it does not.
 
     All that was written into it is durable before it has its name: what has one is whole, after a power cut too.
 
     Args:
         path: Does not exist.
-        mode: Who may look into it in the end; until then its owner alone.
+        mode: Who may look into it in the end, less the umask; until then its owner alone.
     """
     if path.exists():
         raise DposeError("output-exists", "already exists", str(path), "choose another name, or remove it first")
@@ -420,7 +456,7 @@ def folder_beside(path: Path, mode: int = 0o755) -> Iterator[Path]:
             for name in names:
                 fsync_file(Path(place, name))
             fsync_folder(Path(place))
-        os.chmod(temporary, mode)
+        os.chmod(temporary, mode & ~umask())
         os.replace(temporary, path)
         fsync_folder(path.parent)
     except OSError as error:

@@ -118,6 +118,20 @@ def test_a_node_with_another_dpose_is_refused(tmp_path, capsys):
         job()
     assert exit_code(tmp_path / "exit") == 2
     assert "was submitted by 0.0.1" in capsys.readouterr().err
+
+
+def test_a_node_with_another_account_is_refused(tmp_path, capsys, monkeypatch):
+    """A cluster need not pass the environment on, and a command without it would charge the user's own account."""
+    monkeypatch.setenv("DPOSE_ACCOUNT", "postgresql+psycopg://ward:s3cret@db/account")
+    job = command_job(tmp_path)
+    assert "s3cret" not in repr(job)
+    monkeypatch.delenv("DPOSE_ACCOUNT")
+    object.__setattr__(job, "_environment", lambda: True)
+    with pytest.raises(SystemExit):
+        job()
+    assert exit_code(tmp_path / "exit") == 2
+    assert not (tmp_path / "begun").exists()
+    assert "another account" in capsys.readouterr().err
     assert not (tmp_path / "begun").exists()
 
 

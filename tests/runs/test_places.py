@@ -33,10 +33,11 @@ def _config(**data):
     [
         ("dpose train --data mpii:/srv/a/mpii:train --out runs/x", "dpose train --data mpii:mpii:train --out x"),
         ("dpose train --data=lspet:/srv/lspet/ --init ~/w/coco/", "dpose train --data=lspet:lspet --init coco"),
-        ("dpose train --data 'mpii:/srv/Ms Ito/mpii'", "dpose train --data 'mpii:Ms mpii'"),
+        ("dpose train --data 'mpii:/srv/Ms Ito/mpii'", "dpose train --data mpii:mpii"),
         ("--data mpii:/a:b/c/mpii,annotations=/x/y.json", "--data mpii:y.json"),
         ("--data synthetic:ward:train", "--data synthetic:ward:train"),
-        ("/ --out a", " --out a"),
+        ("/ --out a", "'' --out a"),
+        ("dpose train --data 'coco:/home/Ms Ito/ward 3/coco:train'", "dpose train --data coco:coco:train"),
         ("", ""),
     ],
 )

@@ -163,7 +163,7 @@ class Cluster:
         """
         from dpose.engines.one_job import JobNote, check_no_job
         from dpose.engines.slurm import CommandJob, submit
-        from dpose.files import locked_folder, private_folder
+        from dpose.files import closed_folder, locked_folder
         from dpose.interpreter import python, version_of
 
         if self.engine != "slurm":
@@ -176,7 +176,7 @@ class Cluster:
                 "--engine slurm",
                 "give --set job.partition=NAME; local is this machine",
             )
-        private_folder(log)
+        closed_folder(log)
         exit_file = log / "exit"
 
         def send(begin: Sequence[str], go_on: Sequence[str], begun: Path) -> None:

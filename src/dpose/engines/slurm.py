@@ -7,6 +7,7 @@ run: of ours that is a `CommandJob`, a few strings. Nothing of that folder is re
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shlex
 import signal
@@ -14,13 +15,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpose.engines.one_job import LOCAL, JobNote
 from dpose.errors import DposeError
-from dpose.files import private_folder, write_atomic
+from dpose.files import closed_folder, write_atomic
 from dpose.interpreter import safe_path, version_of
 
 if TYPE_CHECKING:
@@ -33,7 +34,14 @@ STOPPED = 130
 STARTING = 128 + signal.SIGTERM
 """How one ends that was told to stop before it could listen: it goes on from wherever a killed one would."""
 _WARNINGS = {signal.SIGUSR1, signal.SIGUSR2}  # what the job is warned with; its command is told by SIGTERM
+ACCOUNT = ("DPOSE_ACCOUNT", "XDG_STATE_HOME")
+"""What names the account and the state folder that a command charges."""
 _POLL = 0.1  # seconds
+
+
+def account_place() -> str:
+    """SHA-256 of where the environment says that the account is; an address may hold a password."""
+    return hashlib.sha256("\n".join(os.environ.get(name, "") for name in ACCOUNT).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,7 @@ class CommandJob:
         begun: A file that is there from then on.
         exit_file: Where the exit code is written in the end, as text.
         version: Of dpose, where the job was submitted.
+        account: `account_place` there: a cluster need not pass the environment on.
     """
 
     begin: tuple[str, ...]
@@ -53,6 +62,7 @@ class CommandJob:
     begun: str
     exit_file: str
     version: str
+    account: str = field(default_factory=account_place)
 
     def __call__(self) -> None:
         """Run the command to its end. Exits as it does."""
@@ -61,6 +71,10 @@ class CommandJob:
             sys.exit(exit_code(Path(self.exit_file)))
         if (here := version_of("dpose")) != self.version:
             print(f"dpose: this node has dpose {here}, the job was submitted by {self.version}", file=sys.stderr)
+            code = 2
+        elif account_place() != self.account:
+            said = f"this node has another account than where the job was submitted; export {' and '.join(ACCOUNT)}"
+            print(f"dpose: {said} to jobs", file=sys.stderr)
             code = 2
         else:
             command = self.go_on if Path(self.begun).exists() else self.begin
@@ -87,7 +101,7 @@ class CommandJob:
                 time.sleep(_POLL)
         if pid is not None and _status(pid) not in (None, STOPPED, STARTING):
             write_atomic(Path(self.exit_file), f"{_status(pid)}\n")
-        return DelayedSubmission(CommandJob(self.begin, self.go_on, self.begun, self.exit_file, self.version))
+        return DelayedSubmission(replace(self))
 
     @staticmethod
     def _environment() -> bool:
@@ -142,7 +156,7 @@ def submit_all(jobs: Sequence[CommandJob], folder: Path, partition: str, setting
     except ImportError as error:
         raise DposeError("package-missing", "needs submitit", "--engine slurm", "pip install submitit") from error
     here = partition == LOCAL
-    private_folder(folder)
+    closed_folder(folder)
     try:
         cluster = LOCAL if here else "slurm"
         # -P: a job begins in the folder that it was submitted from, and need not see this process's variables

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, fsync_folder, make_folder
+from dpose.files import explain_os_error, fsync_folder, make_folder, umask
 from dpose.media.container import ffmpeg_words, opened_video
 from dpose.media.shown import BT709
 from dpose.media.video import VideoInfo
@@ -212,7 +212,7 @@ def settle(temporary: Path, path: Path) -> None:
     try:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, 0o666 & ~umask())
         os.replace(temporary, path)
         fsync_folder(path.parent)
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -126,16 +127,20 @@ def shown_settings(config: RunConfig, command: str = "") -> dict[str, Any]:
 
 
 def shown_command(command: str) -> str:
-    """A command as typed, with the last part alone of every path in it."""
-    return " ".join(map(_without_folders, command.split(" ")))
+    """A command, quoted for a shell, with the last part alone of every path in it."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a quote that nothing ends
+        words = command.split()
+    return shlex.join(map(_without_folders, words))
 
 
 def _without_folders(word: str) -> str:
-    """What follows the last slash, behind what stands before the path: an option, a dataset's name, a quote."""
+    """What follows the last slash, behind what stands before the path: an option, a dataset's name."""
     before, slash, _ = word.rstrip("/").partition("/")
     if not slash:
         return word.rstrip("/") if word.strip("/") else ""
-    prefix = re.match(r"""(.*[:=,'"])?""", before)
+    prefix = re.match(r"(.*[:=,])?", before)
     return (prefix.group(1) or "" if prefix else "") + word.rstrip("/").rpartition("/")[2]
 
 

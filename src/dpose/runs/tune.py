@@ -32,13 +32,13 @@ from dpose.account import Charge, charge_all, charges, conclude, names_of_run, n
 from dpose.errors import DposeError
 from dpose.files import (
     check_free,
+    closed_folder,
     explain_os_error,
     file_digest,
     file_json,
     folder_beside,
     locked_folder,
     make_folder,
-    private_folder,
     write_private,
 )
 from dpose.known_sets import set_names_of
@@ -158,8 +158,8 @@ def tune_runs(
             "tuning-with-processes", "choosing among trials takes one process", fix="start it without torchrun"
         )
     work = _work_folder(out, state_dir)
-    private_folder(work.parent)
-    private_folder(work)
+    closed_folder(work.parent)
+    closed_folder(work)
     with locked_folder(work):
         state = _State.read(work)
         if state and out.is_dir() and run_name(out) == state.id:  # published, and then it was stopped

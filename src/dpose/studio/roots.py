@@ -21,7 +21,7 @@ from typing import Any
 from filelock import FileLock
 
 from dpose.errors import DposeError
-from dpose.files import explain_os_error, private_folder, take_lock
+from dpose.files import closed_folder, explain_os_error, take_lock
 from dpose.privacy.keys import state_folder
 
 LOCK = ".lock"
@@ -32,8 +32,7 @@ class Workplace:
 
     def __init__(self, base: Path | None = None) -> None:
         base = base or state_folder() / "studio"
-        if not private_folder(base):
-            raise DposeError("folder-not-private", "cannot be made a folder of yours alone", str(base))
+        closed_folder(base)
         self.swept = _sweep(base)
         self.folder = base / secrets.token_hex(8)
         try:

@@ -17,7 +17,7 @@ from typing import Any
 from dpose.engines.one_job import LOCAL, JobNote
 from dpose.engines.slurm import CommandJob, exit_code, is_over, parsed_settings, submit_all
 from dpose.errors import DposeError
-from dpose.files import locked_folder, private_folder, write_atomic, write_private
+from dpose.files import closed_folder, locked_folder, write_atomic, write_private
 from dpose.interpreter import python, version_of
 from dpose.privacy.keys import state_folder
 from dpose_lab.papers.engines import CellWork, account_digest, work_cell
@@ -62,7 +62,7 @@ def run_on_slurm(
         return
     here = folder.absolute()
     log = here.with_name(f"{here.name}.slurm")
-    private_folder(log)
+    closed_folder(log)
     token = state_folder() / "engines" / f"slurm-{account_digest(str(here))[:16]}"
     with locked_folder(log):
         write_private(token, "")
@@ -129,7 +129,7 @@ def _ended(
 def _submitted(log: Path, keys: Sequence[str], partition: str, settings: Mapping[str, Any]) -> dict[str, JobNote]:
     jobs = []
     for key in keys:
-        private_folder(log / key)
+        closed_folder(log / key)
         for old in (_code_file(log, key), log / key / "error"):
             old.unlink(missing_ok=True)
         command = python("dpose_lab.papers.slurm", str(log), key)
