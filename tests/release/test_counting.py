@@ -468,6 +468,21 @@ class TestCommand:
         refusal(capsys)
         assert not Path("out").exists()
 
+    def test_a_place_that_cannot_be_written_costs_nothing(self, capsys):
+        put("a.png")
+        Path("file").write_text("no folder")
+        for out in ("file", "file/below", "/proc/none"):
+            assert main(["pixelize", "a.png", *ASKED, "--out", out]) == 2
+            refusal(capsys)
+        assert charges() == []
+
+    def test_what_was_released_into_a_folder_below_is_no_original(self, capsys):
+        put("in/a.png")
+        for _ in range(2):
+            assert main(["pixelize", "in", *ASKED, "--out", "in/out"]) == 0
+        assert len(charges()) == 1
+        assert len(list(Path("in/out").glob("*.png"))) == 1
+
     def test_obscured_videos_are_counted_as_unbounded(self, capsys, tmp_path):
         write_clip(tmp_path / "a.mp4")
         assert main(["obfuscate", "a.mp4", "--method", "blur", "--out", "b.mp4"]) == 0

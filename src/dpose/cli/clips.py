@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from dpose.cli.options import Settings, option
+from dpose.cli.options import Settings, option, plain_console
 from dpose.cli.release_options import (
     ABOUT,
     ABOUT_CLASS,
@@ -70,7 +70,7 @@ def release_videos(
         restore=settings.pop("restoration", LEARNED),
         **settings,
     )
-    console = Console()
+    console = plain_console()
     explain = hiding.only_explains(output)
     left: list[str] = []
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names, left=left)
@@ -163,7 +163,7 @@ def obfuscate(
     from dpose.release.obfuscate import HOLD, check_method
 
     check_method(method)
-    finds, console = given.check(method), Console()
+    finds, console = given.check(method), plain_console()
     if not finds and (chosen.detector is not None or chosen.hold is not None):
         raise DposeError(
             "detector-without-faces",

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from dpose.cli.options import Settings, option
+from dpose.cli.options import Settings, option, plain_console
 from dpose.cli.release_options import (
     ABOUT_CLASS,
     CountingNoised,
@@ -76,7 +75,7 @@ def pixelize_files(
     from dpose.release.jobs import find_jobs
     from dpose.release.plans import plan_of
 
-    console = Console()
+    console = plain_console()
     about, spans = about_of(settings), output.spans()
     neighbours = settings.pop("neighbours", None)
     config = Pixelization.of(
@@ -120,7 +119,7 @@ def restore_archive(
 
     method = restore_file(archive, out, restore).release["restoration"]["method"]
     how = "cells painted" if method == "none" else f"restored: {method}"
-    Console().print(f"Restored into {out} ({how})", highlight=False, soft_wrap=True)
+    plain_console().print(f"Restored into {out} ({how})", soft_wrap=True)
 
 
 def _block(text: str) -> int | str:

@@ -237,10 +237,12 @@ def release_jobs(
     names = record_names(todo, output.folder())
     if not any(job.video for job in todo):
         frames = 0
-    tell_each(lambda advance: release_all(todo, work, workers=at.workers, progress=advance), len(todo), frames, console)
-    if work.config is not None:
-        say_sum(len(todo), console)
-    output.say_names(names, console)
+    try:
+        tell_each(lambda on: release_all(todo, work, workers=at.workers, progress=on), len(todo), frames, console)
+        if work.config is not None:
+            say_sum(len(todo), console)
+    finally:  # some may have failed, and the others are there
+        output.say_names(names, console)
     return todo
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import parsed_json, write_atomic
+from dpose.files import check_free, parsed_json, write_atomic
 from dpose.media.images import MAX_PIXELS, read_bytes
 from dpose.media.kinds import kind_of_name
 from dpose.privacy.events import ExactEvent
@@ -270,6 +270,7 @@ def restore_file(archive: Path, out: Path, method: str | None = None) -> Privacy
     released, statement = unpack(read_bytes(archive), str(archive))
     if out.suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise DposeError("picture-suffix-unknown", "a picture is restored to .png or .jpg", str(out))
+    check_free(out)
     if method is not None:
         other = Restoration.chosen(method)
         released = replace(released, restoration=other)

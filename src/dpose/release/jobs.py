@@ -22,7 +22,17 @@ from typing import overload
 
 from dpose.account import Charge, State
 from dpose.errors import DposeError
-from dpose.files import file_bytes, file_digest, file_json, json_text, locked_folder, private_folder, write_private
+from dpose.files import (
+    check_place,
+    file_bytes,
+    file_digest,
+    file_json,
+    json_text,
+    locked_folder,
+    place_inside,
+    private_folder,
+    write_private,
+)
 from dpose.media.kinds import kind_of, kind_of_name, unknown_kind
 from dpose.media.video import VideoInfo, probe
 from dpose.media.video_writer import check_writable
@@ -181,7 +191,7 @@ def find_jobs(
         videos_alone: Take no pictures; those in a folder are left out.
         archives: True if pictures have archives.
     """
-    found, left = _found(paths, videos_alone)
+    found, left = _found(paths, out, videos_alone)
     if not found:
         kind = "video" if videos_alone else "picture or video"
         raise DposeError("inputs-missing", f"there is no {kind}", ", ".join(paths))
@@ -189,6 +199,11 @@ def find_jobs(
         raise DposeError("out-suffix-unknown", "cannot be written", str(out), "use .png or .jpg, or name a folder")
     single = out.suffix.lower() in (*PICTURES, *((".npz",) if archives else ())) or kind_of_name(out) == "video"
     single = single and not out.is_dir()
+    if not single and out.exists() and not out.is_dir():
+        raise DposeError(
+            "output-below-file", "is a file, and no folder to release into", str(out), "name another --out"
+        )
+    check_place(out / "a" if out.is_dir() else out, as_file=True)  # before anything is charged
     first = 0 if keep_names or single else first_number(out)
     starts, videos = array("L", (start for start, _ in found.values())), bytes(v for _, v in found.values())
     jobs = JobList(list(found), starts, videos, out, single, suffix, first, tuple(left), archives=archives)
@@ -227,11 +242,11 @@ def find_videos(
     return [(job, probe(job.source)) for job in jobs]
 
 
-def _found(paths: Sequence[str], videos_alone: bool) -> tuple[dict[str, tuple[int, bool]], list[str]]:
+def _found(paths: Sequence[str], out: Path, videos_alone: bool) -> tuple[dict[str, tuple[int, bool]], list[str]]:
     """Return what to release and what is left out.
 
-    Each file to release has the place in its name where the path begins that it keeps below an output folder, and
-    whether it is a video.
+    What stands in `out` is neither. Each file to release has the place in its name where the path begins that it keeps
+    below an output folder, and whether it is a video.
     """
     found: dict[str, tuple[int, bool]] = {}
     left: list[str] = []
@@ -243,7 +258,10 @@ def _found(paths: Sequence[str], videos_alone: bool) -> tuple[dict[str, tuple[in
             raise DposeError("file-missing", "there is no such file or folder", text)
         for match in matches:
             if match.is_dir():
+                written = place_inside(match, out)
                 for inner in _below(str(match), ""):
+                    if written and Path(inner).is_relative_to(written):
+                        continue
                     if (match / inner).is_file():
                         file = str(match / inner)
                         if (kind := kind_of(file)) in wanted:

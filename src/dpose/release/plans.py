@@ -43,6 +43,7 @@ HEADER = (
     "what the original's header says besides: format, bits, orientation, whether pixels can be transparent; the size "
     "is that of what is shown"
 )
+ONCE = "which files of one command show exactly the same: one is released, and numbers of the others may be missing"
 TRANSPARENT = f"transparent parts of the original are laid on {BACKGROUND}: what they hide is not shown"
 DECODED = "pixels are those of the decoded picture: a change before its compression may touch more of them"
 DECODED_VIDEO = (
@@ -184,7 +185,7 @@ def public_facts(plan: SoundPlan) -> tuple[str, ...]:
     facts = [f"the size, {shape.width} x {shape.height} pixels, and the number of channels, {shape.channels}"]
     if not shape.still:
         facts.append(f"the number of frames, {shape.frames}, and when each is shown")
-    facts.append(HEADER)
+    facts += [HEADER, ONCE]
     if shape.still:
         facts.append(TRANSPARENT)
     operator = ", and the operator" if isinstance(plan, LinearPlan) else ""

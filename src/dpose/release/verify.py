@@ -28,7 +28,7 @@ from dpose.media.video import probe
 from dpose.media.video_writer import written_size
 from dpose.privacy.ranges import as_given, exact_text, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
-from dpose.release.archive import restoration_of, unpack
+from dpose.release.archive import carried, restoration_of, unpack
 from dpose.release.embed import FILE, SUMS, check_digest, check_seal, mask_digest, read_sidecar, read_stamp, sums_digest
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import GIVEN
@@ -79,10 +79,10 @@ class OpenedRelease:
 def released_files(path: Path) -> list[Path]:
     """The released artefacts at `path`: itself, or those in the folder and below, by name.
 
-    An empty list means that there is nothing of the kind.
+    An empty list means that there is nothing of the kind, or that `path` is a run, which may have drawings.
 
     Raises:
-        DposeError: they stand in a folder with a run, whose seal does not cover them.
+        DposeError: a file with a statement of its own stands in a folder with a run, whose seal does not cover it.
     """
     if path.is_file():
         return [path] if path.suffix.lower() in ARTEFACTS else []
@@ -92,10 +92,19 @@ def released_files(path: Path) -> list[Path]:
         if file.suffix.lower() in ARTEFACTS and file.is_file() and not _hidden(file.relative_to(path))
     ]
     run = [name for name in ("privacy.json", "ledger.jsonl") if (path / name).exists()]
-    if found and run:
+    if run and (released := next(filter(_claims, found), None)):
         said = f"holds {run[0]} of a run and, beside it, released files"
-        raise DposeError("release-beside-run", said, str(path), f"name {found[0]} alone, or move one elsewhere")
-    return found
+        raise DposeError("release-beside-run", said, str(path), f"name {released} alone, or move one elsewhere")
+    return [] if run else found
+
+
+def _claims(file: Path) -> bool:
+    """Whether a file carries a statement, or may: one that cannot be read."""
+    try:
+        carried(file)
+    except DposeError as error:
+        return error.code != "statement-missing"
+    return True
 
 
 def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
