@@ -417,6 +417,12 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
         )
 
 
+def place_inside(folder: Path, out: Path | None) -> Path | None:
+    """Where in `folder` an output stands, so that it is not read as an input there; None where it stands elsewhere."""
+    root, target = folder.resolve(), out and out.resolve()
+    return target.relative_to(root) if target and root in target.parents else None
+
+
 def check_place(out: Path, *, as_file: bool = False) -> None:
     """Refuse, before anything is spent on it, a place where a folder, or a file, could not be made in the end.
 
@@ -425,9 +431,9 @@ def check_place(out: Path, *, as_file: bool = False) -> None:
     """
     if not as_file or out.is_dir():
         check_free(out)
+    above = next(path for path in out.absolute().parents if path.exists())
     try:
-        make_folder(out.parent)
-        with tempfile.NamedTemporaryFile(dir=out.parent, prefix=f".{out.name}."):
+        with tempfile.NamedTemporaryFile(dir=above, prefix=f".{out.name}."):
             pass
     except OSError as error:
         raise explain_os_error(error, out) from error

@@ -30,6 +30,8 @@ DATA = ("--data", "synthetic:ward", "--out", "new")
         (("evaluate", "--whole-pictures", "--data", "coco:x", "--detections", "x"), "uses no boxes"),
         (("evaluate", "--whole-pictures", "--data", "synthetic:ward", "--epsilon", "1"), "without noise"),
         (("evaluate", "--predictions", "x", "--data", "coco:x", "--out", "y"), "a score of a model"),
+        (("evaluate", "--predictions", "x", "--data", "coco:x", "--limit", "1"), "scored on all labels"),
+        (("evaluate", "--predictions", "x", "--data", "coco:x", "--detections", "y"), "scored on all labels"),
         (("evaluate", "run", "--data", "synthetic:ward", "--before", "run"), "groups are of"),
         (("evaluate", "run", "--data", "coco:x", "--epsilon", "1", "--detections", "x"), "noise goes on"),
         (("evaluate", "run", "--data", "coco:x", "--epsilon", "1", "--pooled"), "go together"),

@@ -103,7 +103,7 @@ def test_a_signed_run_is_checked_whatever_stands_beside_it(folder, tmp_path, cap
     key = tmp_path / "h.pem"
     told(capsys, "statement", "key", key)
     told(capsys, "statement", "sign", folder, "--key", key)
-    for name, code in (("counts.json", "count-beside-others"), ("a.png", "release-beside-run")):
+    for name, code in (("counts.json", "count-beside-others"), ("a.npz", "release-beside-run")):
         for inside in (folder, folder / "below"):
             inside.mkdir(exist_ok=True)
             (inside / name).write_text("{}")

@@ -103,6 +103,9 @@ def test_a_video_whose_first_frame_comes_late_is_whole(tmp_path):
     assert before.frames == after.frames == 60
     assert before.start > 3
     assert times(before)[0] == times(after)[0] == 0
+    reader = VideoReader(source)
+    assert len(list(reader)) == 60
+    assert reader.whole
     data = source.read_bytes()
     source.write_bytes(data[: len(data) * 6 // 10])
     with pytest.raises(DposeError):

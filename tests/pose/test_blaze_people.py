@@ -77,6 +77,19 @@ def test_in_a_box_a_person_is_found_however_turned(model, rendered):
     assert np.mean(np.array(right) < 0.5) > 0.5
 
 
+def test_a_video_does_not_depend_on_those_before_it(model, rendered):
+    """Which tile of a frame is searched follows from its number in its own video."""
+    finder, searched = BlazePeople(model, FEW), []
+    finder._new = lambda image, tiles, _: searched.append(tiles) or []
+    image = np.tile(rendered[0][0], (2, 2, 1))
+    for count in (2, 4, 3):
+        for number in range(count):
+            finder(image, None, [] if number else None)
+    first, second, third = searched[:2], searched[2:6], searched[6:]
+    assert np.array_equal(first[1], second[1])
+    assert all(np.array_equal(a, b) for a, b in zip(third, second, strict=False))
+
+
 def test_two_people_beside_one_another_are_two(model):
     """The astronaut twice in one picture: two people, each once, surest first."""
     picture = np.ascontiguousarray(np.hstack([astronaut(), np.full((512, 60, 3), 90, np.uint8), astronaut()]))

@@ -1,4 +1,6 @@
 import json
+import shutil
+from pathlib import Path
 from urllib.error import URLError
 
 import numpy as np
@@ -17,8 +19,8 @@ IMAGE = np.zeros((40, 50, 3), np.uint8)
 
 
 def test_the_whole_picture_and_a_fixed_box():
-    assert whole_picture("a.png", -1, IMAGE) is None
-    (box,) = FixedBox((1, 2, 3, 4))("a.png", -1, IMAGE)
+    assert whole_picture(Path("a.png"), -1, IMAGE) is None
+    (box,) = FixedBox((1, 2, 3, 4))(Path("a.png"), -1, IMAGE)
     assert (box.corners.tolist(), box.score) == ([1, 2, 3, 4], 1.0)
 
 
@@ -34,13 +36,13 @@ class TestDetected:
         return DetectedBoxes(tmp_path / "det.json")
 
     def test_by_the_pictures_number_or_the_frames(self, boxes):
-        assert [b.score for b in boxes("0007.jpg", -1, IMAGE)] == [0.9, 0.6]
-        assert [b.score for b in boxes("clip.mp4", 7, IMAGE)] == [0.9, 0.6]
-        assert list(boxes("0008.jpg", -1, IMAGE)) == []
+        assert [b.score for b in boxes(Path("0007.jpg"), -1, IMAGE)] == [0.9, 0.6]
+        assert [b.score for b in boxes(Path("clip.mp4"), 7, IMAGE)] == [0.9, 0.6]
+        assert list(boxes(Path("0008.jpg"), -1, IMAGE)) == []
 
     def test_a_picture_that_is_no_number_is_told(self, boxes):
         with refused("picture-name-not-number"):
-            boxes("holiday.jpg", -1, IMAGE)
+            boxes(Path("holiday.jpg"), -1, IMAGE)
 
 
 class TestLabelled:
@@ -49,18 +51,36 @@ class TestLabelled:
         with refused("boxes-missing"):
             People(labels="synthetic:ward").boxes(Console(quiet=True))
 
+    def test_pictures_of_one_name_in_two_folders_are_two(self, pose_fixtures, tmp_path):
+        root = shutil.copytree(pose_fixtures / "coco", tmp_path / "coco")
+        truth = json.loads((root / "test_coco.json").read_text())
+        for folder, image in zip("ab", truth["images"], strict=False):
+            (root / folder).mkdir()
+            (root / image["file_name"]).rename(root / folder / "1.jpg")
+            image["file_name"] = f"{folder}/1.jpg"
+        (root / "test_coco.json").write_text(json.dumps(truth))
+        labels = open_labels(f"coco:{root},annotations=test_coco.json")
+        boxes, (a, b) = LabelledBoxes(labels), labels.pictures[:2]
+        for picture in (a, b):
+            found = boxes(picture.path, -1, IMAGE)
+            assert [tuple(box.corners) for box in found] == [tuple(p.box) for p in picture.learnt]
+        assert labels.picture_of(Path("elsewhere/b/1.jpg")) is b
+        assert labels.picture_of(Path("c/2.jpg")) is None
+        with refused("picture-name-ambiguous"):
+            boxes(Path("1.jpg"), -1, IMAGE)
+
     def test_cocos_boxes_by_file_name(self, pose_fixtures):
         boxes = LabelledBoxes(open_labels(f"coco:{pose_fixtures}/coco"))
-        assert len(boxes("000000197388.jpg", -1, IMAGE)) == 5
+        assert len(boxes(Path("000000197388.jpg"), -1, IMAGE)) == 5
         with refused("picture-not-labelled"):
-            boxes("other.jpg", -1, IMAGE)
+            boxes(Path("other.jpg"), -1, IMAGE)
 
     def test_mpiis_square_is_the_crop_that_training_sees(self, pose_fixtures):
         labels = read_mpii(pose_fixtures / "mpii", "val")
         boxes = LabelledBoxes(labels)
         for picture in labels.pictures:
             (labelled,) = picture.people
-            (box,) = boxes(picture.name, -1, IMAGE)
+            (box,) = boxes(Path(picture.name), -1, IMAGE)
             predicted = crop_transform(box.corners, (256, 192))  # with a quarter around it
             learnt = crop_transform(labelled.person.box, (256, 192), 1.0)
             assert np.allclose(predicted, learnt, atol=1e-3)

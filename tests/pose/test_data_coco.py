@@ -320,6 +320,8 @@ class TestJointsOfItsOwn:
         metric.update(1, person.keypoints[None] + [[[8, 0], [0, 0], [0, 0]]], np.ones((1, 3)), [1.0])
         similarity = np.exp(-(8**2) / (2 * 900 * (2 / 3) ** 2))
         assert metric.compute().joints["beak"] == pytest.approx(similarity)
+        assert "Falloffs are 1/3, guessed: comparable with nothing else" in str(metric.compute())
+        assert metric.compute().to_dict()["falloffs"] == "1/J"
         model = PoseModel(PoseConfig("nano", (64, 64), skeleton=labels.skeleton.name)).eval()
         assert keypoint_ap(model, labels, label_boxes(labels)).people == 1
 

@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -92,7 +93,7 @@ class TestWhole:
         labels = read_lspet(root, "private", splits=SMALL, parts=PARTS)
         boxes = LabelledBoxes(labels)
         points = make_labels()[:, :2, 6]  # image 7
-        (box,) = boxes("im00007.jpg", -1, scene(7))
+        (box,) = boxes(Path("im00007.jpg"), -1, scene(7))
         assert np.allclose(box.corners, [*points.min(axis=0), *points.max(axis=0)], atol=1e-4)
 
     def test_the_first_line_of_the_report_counts(self, root):

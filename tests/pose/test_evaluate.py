@@ -83,6 +83,7 @@ class TestDetections:
             ({"image_id": 785, "bbox": [0, 0, 1, float("nan")], "score": 1}, "not a bbox"),
             ({"image_id": 785, "bbox": [0, 0, 1, 1], "score": 1.5}, "not a bbox"),
             ({"image_id": 785, "bbox": [0, 0, 0, 1], "score": 1}, "an empty box"),
+            ({"image_id": 785, "bbox": [0, 0, 1e300, 1e300], "score": 1}, "a box beyond"),
             ({"image_id": 1, "bbox": [0, 0, 1, 1], "score": 1}, "a box of a picture that is not"),
         ],
     )

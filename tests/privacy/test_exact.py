@@ -51,6 +51,11 @@ def test_fractions_read_well(value, text):
     assert exact_text(value) == text
 
 
+def test_a_number_that_nothing_can_be_computed_with_is_refused():
+    with refused("fraction-too-large", where="1e400"):
+        parse_exact("1e400", "--epsilon")
+
+
 @pytest.mark.parametrize("text", ["", "nan", "inf", "1/0", "0x10", "1e9999", " 1", "1_000", "9" * 401, 2, None])
 def test_other_texts_are_refused(text):
     with refused(("fraction-divides-by-zero", "fraction-malformed")):

@@ -118,8 +118,34 @@ class TestPictures:
     def test_several_need_a_folder_and_no_source_is_overwritten(self, model, folder):
         with refused("out-not-folder", where="--out"):
             run(model, [folder], None)
-        with refused("original-overwritten"):
-            run(model, [folder / "b.png"], folder / "b.png")
+        for out, people in ((folder / "b.png", None), (folder / "c.png", folder / "b.png")):
+            with refused("original-overwritten"):
+                run(model, [folder / "b.png"], out, json=people)
+        write_image(folder / "b-pose.png", picture(0))
+        with refused("original-overwritten", where="b-pose.png"):  # an original, and where another one is drawn
+            run(model, [folder], folder)
+        with refused("out-not-folder", where="z.jpg"):
+            run(model, [folder / "b.png", folder / "7.jpg"], folder / "z.jpg")
+
+    def test_no_other_picture_and_no_labels_are_replaced(self, model, folder, tmp_path):
+        other = folder / "7.jpg"
+        for given in ({"out": other}, {"out": tmp_path / "c.png", "json": other}):
+            with refused("output-exists", where="7.jpg"):
+                run(model, [folder / "b.png"], **given)
+        run(model, [folder / "b.png"], None)
+        run(model, [folder / "b.png"], None)  # what the same command has drawn
+        run(model, [folder / "b.png"], tmp_path / "c.png", yolo=tmp_path / "set")
+        with refused("output-exists", where="labels/train/b.txt"):
+            run(model, [folder / "b.png"], tmp_path / "d.png", yolo=tmp_path / "set")
+
+    def test_what_is_hidden_or_was_drawn_is_no_source(self, model, folder):
+        write_image(folder / ".thumbs" / "b.png", picture(0))
+        write_image(folder / ".b.png", picture(0))
+        run(model, [folder], folder / "drawn")
+        left = []
+        names = [str(n) for _, n in find_files([str(folder)], left, folder / "drawn")]
+        assert names == ["7.jpg", "b.png", "deep/b.png"]
+        assert [p.name for p in left] == ["notes.txt"]
 
 
 class TestJson:
@@ -238,6 +264,7 @@ class TestPeople:
         return tmp_path / "two.png"
 
     def document(self, grey, tmp_path, places=((40, 40), (110, 42)), **options):
+        (tmp_path / "o.png").unlink(missing_ok=True)
         run(Walkers(places), [grey], tmp_path / "o.png", json=tmp_path / "r.json", **options)
         return json.loads((tmp_path / "r.json").read_text())
 
@@ -397,7 +424,8 @@ class TestTracks:
         shaken = rng.normal(60, 1, (20, 2))
 
         def nose_paths(**options):
-            done = run(Walkers(lambda k: [shaken[k]]), [film], tmp_path / "b.mp4", **options)
+            out = tmp_path / f"{len(options)}.mp4"
+            done = run(Walkers(lambda k: [shaken[k]]), [film], out, **options)
             return np.array([a["keypoints"][:2] for a in done.document["annotations"]])
 
         plain, smooth = nose_paths(), nose_paths(smooth=True)

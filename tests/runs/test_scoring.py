@@ -9,9 +9,11 @@ from rich.console import Console
 
 from dpose.account import EVALUATION, Budget, State, charges, set_budget
 from dpose.pose.data import open_data
+from dpose.pose.folder import find_model
+from dpose.pose.skeletons import COCO
 from dpose.privacy.marks import marks_of
 from dpose.runs.account import identity_of_data
-from dpose.runs.evaluate import score_file
+from dpose.runs.evaluate import evaluate_run, score_file
 from quick import quick  # noqa: F401
 from refusals import refused
 
@@ -40,6 +42,38 @@ def test_it_is_charged_to_its_pictures_and_a_budget_refuses_it(coco):
     set_budget(Budget(1.0, 1e-5, "coco", marks[:1]))
     with refused("budget-charge-unbounded"):
         scored(coco)
+
+
+def test_a_mistake_in_the_file_costs_no_score(coco):
+    """Neither where it is missing, nor where none of it can be used; nor for boxes of a detector."""
+    (coco.parent / "found.json").write_text("[3]")
+    with refused("predictions-all-unusable"):
+        scored(coco)
+    (coco.parent / "found.json").unlink()
+    with refused("file-unreadable"):
+        scored(coco)
+    data = f"coco:{coco},annotations=test_coco.json"
+    with refused("file-missing", where="typo.json"):
+        evaluate_run(find_model("blazepose:lite"), data, detections="typo.json", console=Console(quiet=True))
+    assert charges() == []
+
+
+def test_predictions_name_pictures_by_the_end_of_their_paths(coco):
+    """As `dpose predict --json` of a folder writes them, with the folders below it."""
+    truth = json.loads((coco / "test_coco.json").read_text())
+    for folder, image in zip("ab", truth["images"], strict=False):
+        (coco / folder).mkdir()
+        (coco / image["file_name"]).rename(coco / folder / "1.jpg")
+        image["file_name"] = f"{folder}/1.jpg"
+    (coco / "test_coco.json").write_text(json.dumps(truth))
+    person = next(p for p in truth["annotations"] if p["image_id"] == truth["images"][1]["id"] and p["num_keypoints"])
+    found = {
+        "categories": [{"keypoints": list(COCO.joints)}],
+        "images": [{"id": 1, "file_name": "b/1.jpg"}],
+        "annotations": [{"image_id": 1, "category_id": 1, "keypoints": person["keypoints"], "score": 0.5}],
+    }
+    (coco.parent / "found.json").write_text(json.dumps(found))
+    assert scored(coco).scores["AP"] > 0
 
 
 def test_labels_suffice_where_pictures_are_missing(coco):

@@ -86,8 +86,11 @@ class ScoreChoice:
         None
     )
 
-    def check(self, run: Path | None, out: Path | None, *, with_noise: bool) -> None:
+    def check(self, run: Path | None, out: Path | None, limit: int | None, *, with_noise: bool) -> None:
         """Raise a DposeError if options do not go together."""
+        if self.predictions is not None and (limit is not None or self.detections is not None):
+            said = "a file of predictions is scored on all labels, and has its own people"
+            raise DposeError("predictions-scored-whole", said, "--predictions", "leave out --limit and --detections")
         if run is not None and self.predictions is not None:
             raise DposeError(
                 "score-source-unclear", "a model is scored, or a file", "--predictions", "give one of them"
@@ -142,7 +145,7 @@ def evaluate(
     """
     console = plain_console()
     spec = with_annotations(data, annotations)
-    choice.check(run, out, with_noise=noised.epsilon is not None)
+    choice.check(run, out, limit, with_noise=noised.epsilon is not None)
     query = noised.query()
     if choice.predictions is not None:
         from dpose.runs.evaluate import score_file

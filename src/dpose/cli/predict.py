@@ -156,7 +156,7 @@ def predict(
 
     run, sources = _split(sources)
     left: list[Path] = []
-    files = find_files(sources, left)
+    files = find_files(sources, left, out)
     boxes = people.boxes(console)
     chosen = _predictor(run, drawing.flip, console)
     done = annotate(

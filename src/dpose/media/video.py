@@ -157,6 +157,8 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
         notes = _left_out(container, stream, display)
         length = None if stream.duration is None else stream.duration * base
         whole = None if container.duration is None else Fraction(container.duration, av.time_base)
+        if whole is not None and "matroska" in container_name:  # which counts from zero, whenever its first frame is
+            whole -= start
     with contextlib.suppress(DposeError) if lenient else contextlib.nullcontext():
         if frames < 1:
             frames = 0 if lenient else counted_frames(path)

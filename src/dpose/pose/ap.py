@@ -16,7 +16,7 @@ from rich.console import Group
 from rich.table import Table
 
 from dpose.pose.metrics import bar_panels, for_json, joint_similarity
-from dpose.pose.skeletons import COCO, Skeleton
+from dpose.pose.skeletons import BUILT_IN, COCO, Skeleton
 
 COLUMNS = ("AP", "AP50", "AP75", "AP(M)", "AP(L)", "AR", "AR50", "AR75", "AR(M)", "AR(L)")
 """The ten numbers of pycocotools for keypoints, in its order: AP as the mean over OKS .50:.05:.95, at .50, at .75, for
@@ -37,6 +37,7 @@ class APResult:
         predictions: Number of people predicted.
         left_out: Joints that the model does not predict and that were not scored.
         whole_pictures: True if people were detected in whole pictures, without boxes.
+        guessed: True if the falloffs of the joints are 1/J for each of J, and not measured.
     """
 
     scores: Mapping[str, float]
@@ -47,6 +48,7 @@ class APResult:
     predictions: int
     left_out: tuple[str, ...] = ()
     whole_pictures: bool = False
+    guessed: bool = False
 
     def columns(self) -> dict[str, float]:
         """Return the ten numbers by name."""
@@ -69,6 +71,7 @@ class APResult:
             "predictions": self.predictions,
             "joints_left_out": list(self.left_out),
             **({"whole_pictures": True} if self.whole_pictures else {}),
+            **({"falloffs": "1/J"} if self.guessed else {}),
         }
 
     def __str__(self) -> str:
@@ -106,6 +109,8 @@ class APResult:
             note += "Not comparable with published AP"
         if self.whole_pictures:
             note += ". Whole pictures, no boxes used"
+        if self.guessed:
+            note += f". Falloffs are 1/{len(self.joints) + len(self.left_out)}, guessed: comparable with nothing else"
         return note
 
 
@@ -169,6 +174,7 @@ class KeypointAP:
             _count(truth, set(images)),
             len(self.results),
             left_out,
+            guessed=self.skeleton.name not in BUILT_IN,
         )
 
     def _reduced(self) -> tuple[dict[str, Any], tuple[str, ...]]:

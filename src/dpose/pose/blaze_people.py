@@ -244,6 +244,7 @@ class BlazePeople:
             return list(self._read(image, [self._detector.turned(image, box) for box in boxes]))
         tiles = list(_tiles(image.shape[:2], self.settings))
         if before is None:
+            self._frame = 0  # a picture, or a video's first frame: what was searched before makes no difference
             return self._new(image, [_whole(image), *tiles], [])
         turn, whole = divmod(self._frame, 2)
         self._frame += 1

@@ -19,22 +19,24 @@ from dpose.pose.data.labels import Labels
 
 PERSON = 1
 """COCO's number of the category person."""
+LARGEST = 1e9
+"""Pixels from a picture's corner beyond which no box can be: such a one overflows what is computed of it."""
 
 
 class Boxes(Protocol):
     """Returns the boxes of people in a picture."""
 
-    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box] | None:
+    def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box] | None:
         """Return the boxes, or None for the whole picture as one person.
 
         Args:
-            name: The picture's file name without folders, or the video's.
+            path: The picture's file, or the video's.
             number: The frame's number from 0; -1 for a picture.
             image: uint8 (H, W, 3) RGB.
         """
 
 
-def whole_picture(name: str, number: int, image: NDArray[np.uint8]) -> None:
+def whole_picture(path: Path, number: int, image: NDArray[np.uint8]) -> None:
     """Return None: one person fills the picture (`Boxes`)."""
     return None
 
@@ -49,7 +51,7 @@ class FixedBox:
     def __init__(self, corners: ArrayLike) -> None:
         self._box = Box(np.asarray(corners, np.float64), 1.0)
 
-    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
+    def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """Return the box; raise `DposeError` where nothing of it is in the picture."""
         height, width = image.shape[:2]
         x0, y0, x1, y1 = self._box.corners
@@ -57,7 +59,7 @@ class FixedBox:
             raise DposeError(
                 "box-outside-picture",
                 f"the box {x0:g},{y0:g},{x1:g},{y1:g} lies outside the picture of {width} x {height} pixels",
-                name,
+                str(path),
                 "give x0,y0,x1,y1 in pixels",
             )
         return (self._box,)
@@ -78,39 +80,37 @@ class DetectedBoxes:
         self._boxes, self.problems = read_detections(path, least=least)
         self._path = path
 
-    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
+    def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """Return the picture's or frame's boxes."""
         if number < 0:
-            stem = Path(name).stem
-            if not stem.isdecimal():
+            if not path.stem.isdecimal():
                 raise DposeError(
                     "picture-name-not-number",
                     "a detections file names pictures by number, and this name is none",
-                    name,
+                    str(path),
                     "use --labels or --box",
                 )
-            number = int(stem)
+            number = int(path.stem)
         return self._boxes.get(number, ())
 
 
 class LabelledBoxes:
-    """Boxes of labelled people (`Boxes`), by the picture's file name.
+    """Boxes of labelled people (`Boxes`), of the picture that a file is (`Labels.picture_of`).
 
     Args:
         labels: Labels with boxes. People without a usable box have none here.
     """
 
     def __init__(self, labels: Labels) -> None:
-        self._boxes: dict[str, list[Box]] = {}
-        for picture in labels.pictures:
-            boxes = [_without(labels.padding, person.box.astype(np.float64)) for person in picture.learnt]
-            self._boxes[Path(picture.name).name] = [Box(box, 1.0) for box in boxes]
+        self._labels = labels
 
-    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
+    def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """Return the picture's boxes."""
-        if name not in self._boxes:
-            raise DposeError("picture-not-labelled", "is not among the labels", name)
-        return self._boxes[name]
+        picture = self._labels.picture_of(path)
+        if picture is None:
+            raise DposeError("picture-not-labelled", "is not among the labels", str(path))
+        boxes = [_without(self._labels.padding, person.box.astype(np.float64)) for person in picture.learnt]
+        return [Box(box, 1.0) for box in boxes]
 
 
 def _without(padding: float, box: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -144,6 +144,8 @@ def read_detections(
             problems.add("not a bbox of 4 finite numbers with a score in [0, 1]", where)
         elif not holds_something(np.concatenate([box[:2], box[:2] + box[2:]])):
             problems.add("an empty box", where)
+        elif np.abs(box).max() > LARGEST:
+            problems.add("a box beyond any picture", where)
         elif known is not None and entry["image_id"] not in known:
             problems.add("a box of a picture that is not among the labels", where, detail=f"image {entry['image_id']}")
         elif score[0] >= least:
@@ -188,7 +190,7 @@ class PersonDetector:
         self._model = self._model.to(device).eval()
         self._least, self._device = least, device
 
-    def __call__(self, name: str, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
+    def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """Return the detected people, best first."""
         picture = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).to(self._device) / 255
         with torch.inference_mode():

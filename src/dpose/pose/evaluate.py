@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Protocol
 
 import numpy as np
@@ -110,7 +110,15 @@ def _groups(labels: Labels) -> dict[str, list[int]]:
 
 
 def score_results(path: Path, labels: Labels) -> tuple[APResult, Problems]:
-    """Compute AP and AR of a COCO results file: `{image_id, category_id, keypoints, score}`, unchanged.
+    """Compute AP and AR of a COCO results file (`read_results`); also returns what is wrong with its entries."""
+    usable, problems = read_results(path, labels)
+    metric = KeypointAP(labels.truth(), _groups(labels), skeleton=labels.skeleton)
+    metric.add_results(usable)
+    return metric.compute(), problems
+
+
+def read_results(path: Path, labels: Labels) -> tuple[list[dict[str, Any]], Problems]:
+    """Read a COCO results file: `{image_id, category_id, keypoints, score}`, unchanged.
 
     The file that `dpose predict --json` writes is accepted too: its pictures are found by their file names. Invalid
     entries are left out and reported by their position in the file.
@@ -143,9 +151,7 @@ def score_results(path: Path, labels: Labels) -> tuple[APResult, Problems]:
     if content and not usable:
         why = "none is of category 1, a person"
         raise problems.all_unusable(path, f"{len(content):,} people", why, "predictions-all-unusable")
-    metric = KeypointAP(labels.truth(), _groups(labels), skeleton=labels.skeleton)
-    metric.add_results(usable)
-    return metric.compute(), problems
+    return usable, problems
 
 
 def _own_results(content: dict[str, Any], path: Path, labels: Labels) -> list[Any]:
@@ -162,14 +168,25 @@ def _own_results(content: dict[str, Any], path: Path, labels: Labels) -> list[An
         whose = "COCO's" if labels.skeleton == COCO else "the labels'"
         message = f"holds {len(joints)} joints that are not {whose} {len(labels.skeleton)}"
         raise DposeError("joints-differ", message, str(path), f"use a model of {whose} joints")
-    numbers_of = {Path(image.name).name: image.id for image in labels.pictures}
+    numbers_of = {number: labels.picture_of(PurePath(str(name))) for number, name in names.items()}
     for entry in entries:
-        entry["image_id"] = numbers_of.get(names.get(entry.get("image_id"), ""), -1)
+        found = numbers_of.get(entry.get("image_id"))
+        entry["image_id"] = found.id if found else -1
     return entries
 
 
 def score_mpii_predictions(path: Path, labels: Labels) -> PCKhResult:
-    """Compute PCKh of predictions in the order of MPII's label file, which counts pixels from one.
+    """Compute PCKh of predictions in the order of MPII's label file (`read_mpii_predictions`)."""
+    points = read_mpii_predictions(path, labels)
+    metric = PCKh()
+    for p in labels.people:
+        keypoints, visible = p.keypoints[None].astype(np.float32), p.flags[None] > 0
+        metric.update(points[p.id][None] - 1, keypoints, visible, np.array([p.head_length]))
+    return metric.compute()
+
+
+def read_mpii_predictions(path: Path, labels: Labels) -> NDArray[np.float64]:
+    """Read predictions in the order of MPII's label file, which counts pixels from one: (N, 16, 2).
 
     A `.mat` file holds `preds`, (N, 16, 2), as HRNet writes it; a JSON file a list of N people, each 16 pairs (or
     triples, with a score), or an object with them under "joints" or "keypoints".
@@ -182,11 +199,7 @@ def score_mpii_predictions(path: Path, labels: Labels) -> PCKhResult:
             str(path),
             "one prediction for each entry of the label file, in its order",
         )
-    metric = PCKh()
-    for p in labels.people:
-        keypoints, visible = p.keypoints[None].astype(np.float32), p.flags[None] > 0
-        metric.update(points[p.id][None] - 1, keypoints, visible, np.array([p.head_length]))
-    return metric.compute()
+    return points
 
 
 def _mat_points(path: Path) -> NDArray[np.float64]:

@@ -315,7 +315,7 @@ class OnnxDetector:
             )
         self.way = ways[0]
 
-    def __call__(self, name: str, number: int, image: Picture) -> Sequence[Box]:
+    def __call__(self, path: Path, number: int, image: Picture) -> Sequence[Box]:
         """Return the detected people, best first."""
         size = self._input.size[0] or SIDE, self._input.size[1] or SIDE
         if self.way.layout == "named" and None in self._input.size:

@@ -234,9 +234,14 @@ def parse_exact(text: Any, where: str) -> Fraction:
             "fraction-malformed", f"must be a decimal or rational number in a string, not {str(text)[:40]!r}", where
         )
     try:
-        return Fraction(text)
+        float(found := Fraction(text))
     except ZeroDivisionError:
         raise DposeError("fraction-divides-by-zero", f"divides by zero: {text}", where) from None
+    except OverflowError:
+        raise DposeError(
+            "fraction-too-large", f"is larger than any number that is computed with: {text}", where
+        ) from None
+    return found
 
 
 def parse_duration(text: str, where: str) -> Fraction:

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, cast
@@ -21,8 +21,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.files import write_atomic
-from dpose.media.kinds import kind_of
+from dpose.files import place_inside, write_atomic
+from dpose.media.kinds import kind_of, kind_of_name
 from dpose.media.video_writer import WRITABLE
 from dpose.pose import folder
 from dpose.pose.blaze_codec import BlazePoseCodec
@@ -121,20 +121,26 @@ PLAIN = Look()
 """Joints on the picture, as the finder has them."""
 
 
-def find_files(sources: Sequence[str], left: list[Path] | None = None) -> list[tuple[Path, Path]]:
+def find_files(
+    sources: Sequence[str], left: list[Path] | None = None, out: Path | None = None
+) -> list[tuple[Path, Path]]:
     """The picture and video files that some sources name, each with its path relative to what named it.
 
-    A source is a file, a folder (everything readable in it, below it too) or a glob. Files keep the order of the
-    sources and are sorted within one. What a folder holds besides is appended to `left`, but for hidden files.
+    A source is a file, a folder (everything readable in it, below it too, but for what is hidden or stands in `out`) or
+    a glob. Files keep the order of the sources and are sorted within one. What a folder holds besides is appended to
+    `left`.
     """
     found: dict[Path, Path] = {}
     for source in sources:
         path = Path(source).expanduser()
         if path.is_dir():
-            held = {p: kind_of(p) for p in sorted(path.rglob("*")) if p.is_file()}
+            written = place_inside(path, out)
+            names = [p.relative_to(path) for p in sorted(path.rglob("*")) if p.is_file()]
+            seen = [n for n in names if not any(part[0] == "." for part in n.parts)]
+            held = {path / n: kind_of(path / n) for n in seen if not (written and n.is_relative_to(written))}
             inside = [p for p, kind in held.items() if kind]
             if left is not None:
-                left += [p for p, kind in held.items() if not kind and not p.name.startswith(".")]
+                left += [p for p, kind in held.items() if not kind]
             if not inside:
                 raise DposeError("inputs-missing", "holds no picture and no video", source)
             for p in inside:
@@ -211,9 +217,11 @@ def annotate(
     work = DrawnPeople(finder, boxes, look)
     done = work.done
     targets, names = _targets(files, out), _names(files)
+    _check_replaced(files, [*targets, *filter(None, (labels.json, labels.label_studio))], set(targets[: out is None]))
     if labels.yolo is not None:
         check_label_names(
-            name.as_posix() for (path, _), name in zip(files, names, strict=True) if kind_of(path) == "picture"
+            (name.as_posix() for (path, _), name in zip(files, names, strict=True) if kind_of(path) == "picture"),
+            labels.yolo / "labels" / "train",
         )
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("predicting", total=len(files))
@@ -249,13 +257,10 @@ def _names(files: Sequence[tuple[Path, Path]]) -> list[PurePath]:
 
 def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]:
     """Where each drawn file goes; two never go to one place."""
-    if len(files) > 1 and out is None:
-        raise DposeError("out-not-folder", f"{len(files):,} files are to be drawn", fix="give a folder with --out")
+    if len(files) > 1 and (out is None or (kind_of_name(out) and not out.is_dir())):
+        said = f"{len(files):,} files are to be drawn"
+        raise DposeError("out-not-folder", said, str(out or ""), fix="give a folder with --out")
     if len(files) == 1 and out is not None and out.suffix and not out.is_dir():
-        if out.resolve() == files[0][0].resolve():
-            raise DposeError(
-                "original-overwritten", "the drawn file would replace its source", str(out), "choose another --out"
-            )
         return [out]
     targets: list[Path] = []
     for path, relative in files:
@@ -269,6 +274,16 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
             target = folder / f"{Path(name).stem}-{count}{Path(name).suffix}"
         targets.append(target)
     return targets
+
+
+def _check_replaced(files: Sequence[tuple[Path, Path]], written: Sequence[Path], drawn: Collection[Path]) -> None:
+    """Refuse to write over a source, or over any picture or video that is not `drawn` by an earlier command like it."""
+    sources = {path.resolve() for path, _ in files}
+    for target in written:
+        if target.resolve() in sources:
+            raise DposeError("original-overwritten", "would replace its source", str(target), "choose another name")
+        if len(files) == 1 and target not in drawn and target.is_file() and kind_of(target):
+            raise DposeError("output-exists", "is a picture or video already", str(target), "choose another name")
 
 
 def names_several(sources: Sequence[str]) -> bool:

@@ -339,7 +339,7 @@ class DrawnPeople:
 
     def _found(self, path: Path, frames: Sequence[_Frame], film: _Film | None) -> list[_Seen]:
         """Where people were looked for in each frame, who was found, and their numbers."""
-        where = [self.boxes(path.name, frame.number, frame.image) for frame in frames]
+        where = [self.boxes(path, frame.number, frame.image) for frame in frames]
         at_once = None
         if isinstance(self.finder, FramesFinder):
             images = [frame.image for frame in frames]

@@ -31,6 +31,8 @@ from dpose.pose.evaluate import (
     finder_of,
     keypoint_ap,
     label_boxes,
+    read_mpii_predictions,
+    read_results,
     score_mpii_predictions,
     score_results,
     whole_picture_ap,
@@ -72,9 +74,8 @@ def score_boxes(
         boxes = label_boxes(labels)
         console.print("Boxes: the labels' own; published AP uses a detector's (--detections)", highlight=False)
     else:
-        file = _beside(spec, detections)
         # those of other pictures are no mistake where only some of the pictures are wanted or there
-        boxes, problems = read_detections(file)
+        boxes, problems = read_detections(file := detections_file(spec, detections))
         there = {image.id for image in labels.pictures}
         count = sum(len(found) for image, found in boxes.items() if image in there)
         elsewhere = sum(map(len, boxes.values())) - count
@@ -153,6 +154,8 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
     if not (spec.dataset.oks or spec.dataset.label_file):
         raise _unsupported(spec)
     labels = _opened(spec, pictures=False)
+    # a mistake in the file costs no score
+    read_mpii_predictions(predictions, labels) if labels.entries else read_results(predictions, labels)
     reserved = ""
     if not spec.public:
         absent = _absent(labels)
@@ -165,10 +168,9 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
         units = None if len(absent) == sum(bool(p.learnt) for p in labels.pictures) else _units(spec)
         reserved = reserve_labels(predictions, units, absent, name=spec.shown, console=console)
     with committing(reserved):
-        if labels.entries:
-            _tell(labels.notes, console)
-            return score_mpii_predictions(predictions, labels)
         _tell(labels.report(), console)
+        if labels.entries:
+            return score_mpii_predictions(predictions, labels)
         result, problems = score_results(predictions, labels)
     _tell(problems.summary(), console)
     return result
@@ -222,7 +224,8 @@ def _unsupported(spec: DataSpec) -> DposeError:
     )
 
 
-def _beside(spec: DataSpec, file: str) -> Path:
+def detections_file(spec: DataSpec, file: str) -> Path:
+    """Where a file of detections is, which is named relative to the data's folder; refused if it is not there."""
     path = spec.folder / Path(file).expanduser()
     if not path.is_file():
         raise DposeError(

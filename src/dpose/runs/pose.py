@@ -113,13 +113,16 @@ def scored(
     folder: Path, model: torch.nn.Module, data: str, *, limit: int | None, detections: str | None, console: Console
 ) -> ScoredData:
     """Data to score a pose model on: PCKh, or OKS AP where labels are in COCO's format."""
-    from dpose.runs.evaluate import pictures_of, score_boxes
+    from dpose.pose.boxes import read_detections
+    from dpose.runs.evaluate import detections_file, pictures_of, score_boxes
 
     assert isinstance(model, PoseModel)
     spec = DataSpec.parse(data).for_purpose("evaluate")
     coco = spec.dataset.oks
     if detections is not None and not coco:
         raise DposeError("detections-unsupported", "takes no detections: its people have boxes of their own", spec.name)
+    if detections is not None:
+        read_detections(detections_file(spec, detections))  # a mistake in the file costs no score
     # a detector also finds people who are not labelled
     units = (
         scored_units(spec, model.config, limit)

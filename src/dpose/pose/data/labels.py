@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
+from itertools import takewhile
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,33 @@ class Labels:
             raise DposeError("picture-missing", "the picture is missing", picture.name)
         decode = partial(_decoded, path, size)
         return decode() if self.cache is None else self.cache.read(path, decode, repr(size) if size else "")
+
+    @cached_property
+    def _named(self) -> dict[str, list[LabelledPicture]]:
+        named: dict[str, list[LabelledPicture]] = {}
+        for picture in self.pictures:
+            named.setdefault(PurePath(picture.name).name, []).append(picture)
+        return named
+
+    def picture_of(self, path: PurePath) -> LabelledPicture | None:
+        """The picture that a path names: of those of its file name the one whose own path ends like it furthest.
+
+        Raises:
+            DposeError: several do.
+        """
+
+        def alike(picture: LabelledPicture) -> int:
+            parts = zip(reversed((picture.path or PurePath(picture.name)).parts), reversed(path.parts), strict=False)
+            return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], parts))
+
+        found = self._named.get(path.name, [])
+        if len(found) < 2:
+            return found[0] if found else None
+        best = [picture for picture in found if alike(picture) == max(map(alike, found))]
+        if len(best) > 1:
+            said = f"may be {best[0].name} or {best[1].name}: {len(best)} labelled pictures end like it"
+            raise DposeError("picture-name-ambiguous", said, str(path), "name it with the folders above it")
+        return best[0]
 
     def limit(self, count: int, seed: int = 0) -> Labels:
         """Return at most `count` pictures with their people, chosen by name (`smallest`)."""

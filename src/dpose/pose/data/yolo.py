@@ -357,15 +357,17 @@ def label_name(image: Mapping[str, Any]) -> str:
     return str(name.with_name(f"{name.stem}{frame}.txt"))
 
 
-def check_label_names(names: Iterable[str]) -> None:
-    """Refuse pictures whose label files would have one name.
+def check_label_names(names: Iterable[str], folder: Path | None = None) -> None:
+    """Refuse pictures whose label files would have one name, or stand in `folder` already: somebody may have made them.
 
     Raises:
-        DposeError: two names are the same, or differ in their suffix alone.
+        DposeError: two names are the same, or differ in their suffix alone; or a label file is there.
     """
     known: dict[str, str] = {}
     for name in names:
         label = label_name({"file_name": name})
+        if folder is not None and (folder / label).exists():
+            raise DposeError("output-exists", "are labels already", str(folder / label), "choose another folder")
         if label in known:
             raise DposeError(
                 "picture-names-collide",
