@@ -8,6 +8,7 @@ import math
 import os
 import time
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import protect
 from dpose.privacy.ranges import upper
+from dpose.privacy.statement import software_versions
 from dpose.privacy.trial_law import TrialLaw
 from dpose.privacy.tuning import split_sides
 from dpose.runs import group_scores as by_unit
@@ -204,6 +206,41 @@ def test_no_file_has_the_time_of_its_trial(tmp_path, monkeypatch):
     assert min(times) >= before[0] - 1
 
 
+def test_nothing_in_the_folder_has_the_day_or_the_command_of_its_trial(tmp_path, monkeypatch):
+    """Which trial was chosen, and how many there were, would follow from either; so from other software."""
+    fixed(monkeypatch, 3)
+    out, calls = tmp_path / "tuned", []
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, zone=None):
+            calls.append(zone)
+            return datetime(2090, 1, len(calls), tzinfo=zone)
+
+    monkeypatch.setattr("dpose.training.statement.datetime", Later)
+    real = tune._trial
+
+    def stopped(problem, setting, state, *args):
+        if state.following == 1:
+            raise KeyboardInterrupt
+        return real(problem, setting, state, *args)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(tune, "_trial", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            tune_runs(grid(), LAW, out, QUIET, command="dpose tune --first")
+    with monkeypatch.context() as planted:
+        planted.setattr(tune, "software_versions", lambda: software_versions() | {"torch": "9.9"})
+        with refused("tuning-of-other-software", where="torch"):
+            tune_runs(grid(), LAW, out, QUIET)
+    statement = tune_runs(grid(), LAW, out, QUIET, command="dpose tune --second").statement
+    assert statement.deployment.date == datetime.now(UTC).date().isoformat()
+    said = "".join(file.read_text() for file in out.rglob("*") if file.suffix in (".json", ".jsonl", ".md", ".html"))
+    assert "2090" not in said
+    assert "--first" in said
+    assert "--second" not in said
+
+
 def test_no_trial_returns_the_first_weights_under_the_same_price(tmp_path, monkeypatch):
     law, out = TrialLaw.parse("poisson:3"), tmp_path / "tuned"
     fixed(monkeypatch, 0)
@@ -319,6 +356,30 @@ def test_one_that_is_given_up_leaves_no_key_and_stays_charged(tmp_path, monkeypa
     fixed(monkeypatch, 1)
     tune_runs(grid(), LAW, out, QUIET)  # another number of trials is another choice, and is paid for
     assert len(charges()) == 4
+
+
+def test_the_key_of_one_that_cannot_be_read_goes_too(tmp_path, monkeypatch):
+    out, states = tmp_path / "tuned", Path(os.environ["XDG_STATE_HOME"]) / "dpose" / "tuning"
+    for damage in (lambda text: text.replace('"schema": 1', '"schema": 2'), lambda text: text[:100]):
+        with monkeypatch.context() as planted:
+            planted.setattr(loops.Run, "take_steps", lambda self: loops.Ended.INTERRUPTED)
+            with pytest.raises(KeyboardInterrupt):
+                tune_runs(grid(), LAW, out, QUIET)
+        (file,) = states.rglob("tuning.json")
+        file.write_text(damage(file.read_text()))
+        with refused("tuning-state-unreadable"):
+            tune_runs(grid(), LAW, out, QUIET)
+        assert "and their key are deleted" in discard_tuning(out)
+        assert keys_kept() == []
+
+
+def test_a_failing_disk_does_not_name_the_trial(tmp_path, monkeypatch):
+    fixed(monkeypatch, 1)
+    failing = OSError(5, "Input/output error", "trial-0")
+    monkeypatch.setattr(tune, "train", lambda *args, **kwargs: (_ for _ in ()).throw(failing))
+    with refused("trial-not-finished", where="Input/output error") as told:
+        tune_runs(grid(), LAW, tmp_path / "tuned", QUIET)
+    assert "trial-0" not in told.value.line()
 
 
 def test_a_budget_refuses_before_anything_is_trained(tmp_path, monkeypatch):
@@ -490,6 +551,8 @@ def test_a_grid_is_all_combinations_and_the_noise_makes_them_cost_the_same():
         ({"grid": {"plan": {"epsilon": [1, 2]}}}, ("grid-setting-fixed",)),
         ({"grid": {"optimizer": {"lr": 0.1}}}, ("grid-values-missing",)),
         ({"grid": {"optimizer": {"lr": [0.1, 0.1]}}}, ("grid-value-twice",)),
+        ({"grid": {"optimizer": {"lr": [date(2020, 1, 1)]}}}, ("grid-value-unusable",)),
+        ({"grid": {"optimizer": {"lr": [[b"1"]]}}}, ("grid-value-unusable",)),
         ({"grid": {"optimizer": {"lrr": [0.1]}}}, ("setting-unknown",)),
         ({"grid": {"plan": {"method": ["dp-sgd", "non-private"]}}}, ("method-without-tuning-price",)),
         ({"grid": {"plan": {"method": ["fdp-sgd"]}}}, ("method-without-tuning-price",)),

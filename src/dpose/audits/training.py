@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -133,7 +134,7 @@ def audit_training(config: RunConfig, audit: TrainingAudit, out: Path, console: 
         _, adversaries = canary_run(
             task,
             model,
-            CanaryUnits(real, canaries),
+            CanaryUnits(real, canaries, name=f"{secrets.token_hex(16)} "),
             plan,
             out,
             outsiders=outsiders,

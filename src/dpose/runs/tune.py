@@ -14,14 +14,18 @@ own key. Nothing of it was published, so that nothing is charged twice.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
 import math
+import re
 import secrets
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -36,6 +40,7 @@ from dpose.files import (
     explain_os_error,
     file_digest,
     file_json,
+    file_text,
     folder_beside,
     locked_folder,
     make_folder,
@@ -46,7 +51,7 @@ from dpose.privacy.keys import StoredKey, forget_key, keep_key, kept_key, state_
 from dpose.privacy.ledger import keep_head
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.ranges import as_given, large_delta, lower, upper
-from dpose.privacy.statement import PrivacyStatement
+from dpose.privacy.statement import PrivacyStatement, software_versions
 from dpose.privacy.trial_law import TrialLaw, below
 from dpose.privacy.tuning import Tuning
 from dpose.runs.group_scores import noised_trial_score
@@ -60,7 +65,7 @@ from dpose.training.first_weights import Inherited
 from dpose.training.folder import keep_places, read_statement, run_name, write_run_folder
 from dpose.training.options import RunOptions, RunRequest, TuningTrial
 from dpose.training.run import TrainingDivergedError
-from dpose.training.statement import LedgerRecord, run_statement
+from dpose.training.statement import LedgerRecord, StatementFacts, run_statement
 from dpose.training.trainer import check_trial, describe_run, learnt_by, train
 
 SCHEMA = 1
@@ -92,6 +97,9 @@ class _State:
         setting: The setting of that trial; the first one, whose plan a default carries, where there is none.
         score: Its noised score, as `float.hex`.
         microbatch_size: The micro-batch of the first trial, and so of all.
+        date: When the first command began, which all trials' statements have: their own would tell which was chosen.
+        command: The first command, so too.
+        software: What it ran with.
     """
 
     id: str
@@ -101,6 +109,9 @@ class _State:
     setting: int = 0
     score: str = "-inf"
     microbatch_size: int | None = None
+    date: str = ""
+    command: str = ""
+    software: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, work: Path) -> None:
         write_private(_state_file(work), json.dumps({"schema": SCHEMA, **asdict(self)}) + "\n")
@@ -170,14 +181,16 @@ def tune_runs(
         problem = open_problem(config, law, out, key, console)
         if state is None or kept is None:
             _remove_trials(work)
-            state = _State(secrets.token_hex(16), problem.digest, microbatch_size=microbatch_size)
-        elif (state.settings, kept.data) != (problem.digest, problem.data):
-            raise DposeError(
-                "tuning-of-other-settings",
-                "an unfinished choice for this folder began with other settings or data",
-                str(out),
-                f"give those, or give it up: dpose tune --discard --out {out}",
+            state = _State(
+                secrets.token_hex(16),
+                problem.digest,
+                microbatch_size=microbatch_size,
+                date=datetime.now(UTC).date().isoformat(),
+                command=command,
+                software=software_versions(),
             )
+        else:
+            _check_same(state, kept.data, problem, out)
         entry = replace(problem.whole, id=state.id)
         known = origin_of_tuning(problem, entry, state_dir)
         entry = replace(entry, start=known.digest)
@@ -193,9 +206,22 @@ def tune_runs(
         # of the same names again where it goes on: no second charge
         charge_all(problem.charges(entry), state_dir)
         with console.status(CHOOSING):
-            state = _trials(problem, state, entry, key, work, command, state_dir)
-            _publish(problem, state, known, work, out, command, state_dir)
+            state = _trials(problem, state, entry, key, work, state_dir)
+            _publish(problem, state, known, work, out, state_dir)
         return _finish(out, state, work, state_dir, console)
+
+
+def _check_same(state: _State, data: str, problem: TuningProblem, out: Path) -> None:
+    """Refuse to go on with other settings, data or software than those that it began with."""
+    give_up = f"give it up: dpose tune --discard --out {out}"
+    began = "an unfinished choice for this folder began with"
+    if (state.settings, data) != (problem.digest, problem.data):
+        said = f"{began} other settings or data"
+        raise DposeError("tuning-of-other-settings", said, str(out), f"give those, or {give_up}")
+    here = software_versions()
+    if other := [f"{name} {version}" for name, version in state.software.items() if here[name] != version]:
+        said = f"{began} {', '.join(other)}: it would show which trial is chosen"
+        raise DposeError("tuning-of-other-software", said, str(out), f"install that, or {give_up}")
 
 
 def discard_tuning(out: Path, state_dir: Path | None = None) -> str:
@@ -206,15 +232,20 @@ def discard_tuning(out: Path, state_dir: Path | None = None) -> str:
     work = _work_folder(out, state_dir)
     if not work.is_dir():
         return f"{out}: no unfinished choice is kept on this machine."
+    name = ""
     with locked_folder(work):
         try:
             state = _State.read(work)
-        except DposeError:
-            state = None  # that it cannot be read is why it is given up
-        if state:
-            forget_key(state.id, state_dir)
+            name = state.id if state else ""
+        except DposeError:  # that it cannot be read is why it is given up; its key goes all the same
+            with contextlib.suppress(OSError):
+                text = file_text(_state_file(work), errors="replace")
+                name = next(iter(re.findall(r'"id": "([0-9a-f]{32})"', text)), "")
+        if name:
+            forget_key(name, state_dir)
         _clear(work)
-    return f"{out}: the trials and their key are deleted. What they took from the account stays taken."
+    gone = "the trials and their key are deleted" if name else "the trials are deleted; dpose keys lists what is kept"
+    return f"{out}: {gone}. What they took from the account stays taken."
 
 
 def explain_tuning(config: TuningConfig, law: TrialLaw, console: Console) -> RenderableType:
@@ -270,7 +301,7 @@ def _check_trials(problem: TuningProblem, work: Path, console: Console) -> None:
 
 
 def _trials(
-    problem: TuningProblem, state: _State, entry: Charge, key: Key, work: Path, command: str, state_dir: Path | None
+    problem: TuningProblem, state: _State, entry: Charge, key: Key, work: Path, state_dir: Path | None
 ) -> _State:
     """All trials that are left; only the best so far is kept."""
     noise = AesNoise(key)
@@ -280,7 +311,7 @@ def _trials(
         index = state.following
         setting = below(len(problem.runs), noise.stream(Purpose.TUNING, index, b"setting"))
         place = work / f"trial-{index}"
-        score, views = _trial(problem, setting, state, entry, noise, place, command, state_dir)
+        score, views = _trial(problem, setting, state, entry, noise, place, state_dir)
         better = score > float.fromhex(state.score)
         state = replace(
             state,
@@ -302,7 +333,6 @@ def _trial(
     entry: Charge,
     noise: AesNoise,
     place: Path,
-    command: str,
     state_dir: Path | None,
 ) -> tuple[float, int | None]:
     """One trial, begun from nothing: its noised score and its micro-batch. Whatever diverges is worse than all else."""
@@ -312,8 +342,8 @@ def _trial(
     options = RunOptions(
         start=found.start,
         validation_data=found.validation_data,
-        facts=found.facts + facts_of_tuning(problem),
-        settings={**shown_settings(run, command), "tuning": problem.tuning.to_dict()},
+        facts=found.facts + facts_of_tuning(problem) + StatementFacts(date=state.date),
+        settings={**shown_settings(run, state.command), "tuning": problem.tuning.to_dict()},
         data_name=found.data_name,
         state_dir=place / "state",
         microbatch_size=state.microbatch_size,
@@ -337,6 +367,10 @@ def _trial(
         raise DposeError(
             error.code, f"a trial could not be finished: {error.what}", fix=error.fix or "start again, and it goes on"
         ) from error
+    except OSError as error:  # whose file's name would
+        raise DposeError(
+            "trial-not-finished", f"a trial could not be finished: {error.strerror}", fix="start again, and it goes on"
+        ) from None
     if done.interrupted:
         raise KeyboardInterrupt
     score = noised_trial_score(
@@ -347,7 +381,7 @@ def _trial(
 
 
 def _publish(
-    problem: TuningProblem, state: _State, known: Inherited, work: Path, out: Path, command: str, state_dir: Path | None
+    problem: TuningProblem, state: _State, known: Inherited, work: Path, out: Path, state_dir: Path | None
 ) -> None:
     """The best trial's folder as `out`, or first weights where there is none.
 
@@ -360,11 +394,11 @@ def _publish(
             with tempfile.TemporaryDirectory(
                 dir=work
             ) as own:  # as a trial's head, it belongs to no run until it is chosen
-                _write_default(problem, state, known, folder, command, Path(own))
+                _write_default(problem, state, known, folder, Path(own))
         else:
             _copy(work / f"trial-{state.best}" / "run", folder)
         keep_head(folder / "ledger.jsonl", state_dir)
-        keep_places(state.id, places_of(problem.runs[state.setting], command), state_dir)
+        keep_places(state.id, places_of(problem.runs[state.setting], state.command), state_dir)
         note_weights(state.id, _weights_digest(folder), state_dir)
 
 
@@ -380,20 +414,18 @@ def _copy(source: Path, folder: Path) -> None:
         raise explain_os_error(error, folder) from error
 
 
-def _write_default(
-    problem: TuningProblem, state: _State, known: Inherited, folder: Path, command: str, state_dir: Path
-) -> None:
+def _write_default(problem: TuningProblem, state: _State, known: Inherited, folder: Path, state_dir: Path) -> None:
     """A run of no trial: the first weights, which say nothing of the data, under the same statement."""
     found, bound, run = problem.found, problem.bounds[0], problem.runs[0]
     model = copy.deepcopy(found.model).eval()
     used = found.public if run.plan.fits_public else None
-    settings = {**shown_settings(run, command), "tuning": problem.tuning.to_dict()}
+    settings = {**shown_settings(run, state.command), "tuning": problem.tuning.to_dict()}
     request = RunRequest(found.task, model, run.plan, folder, run.optimizer, options=RunOptions(settings=settings))
     learnt = learnt_by(known, run.plan, set_names_of(found.units), used, seeded=False)
     config = describe_run(request, bound, state.id, state.microbatch_size or 1, known, learnt)
     statement = run_statement(
         bound,
-        found.facts + facts_of_tuning(problem) + DEFAULTED,
+        found.facts + facts_of_tuning(problem) + DEFAULTED + StatementFacts(date=state.date),
         LedgerRecord(),
         seeded=False,
         start=known,

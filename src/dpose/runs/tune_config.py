@@ -142,6 +142,8 @@ def _axes(grid: Any, where: str) -> Iterator[tuple[tuple[str, str], list[Any]]]:
                 raise DposeError("grid-setting-fixed", f"{name}: is the same for every trial", where)
             if not isinstance(choices, list) or not choices:
                 raise DposeError("grid-values-missing", f"{name}: needs a list of values", where)
+            if not all(_plain(value) for value in choices):
+                raise DposeError("grid-value-unusable", f"{name}: has a value that is neither text nor number", where)
             if len({_text(value) for value in choices}) < len(choices):
                 raise DposeError(
                     "grid-value-twice", f"{name}: names a value twice", where, "every setting is as likely as any other"
@@ -160,6 +162,15 @@ def _put(base: Mapping[str, Any], chosen: Mapping[tuple[str, str], Any], where: 
             raise DposeError("section-not-mapping", f"{part} holds no keys and values", where)
         values[part] = {**before, key: value}
     return values
+
+
+def _plain(value: Any) -> bool:
+    """Whether YAML has read a value as JSON has them: not as a date, a set or bytes."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _plain(one) for key, one in value.items())
+    if isinstance(value, list):
+        return all(map(_plain, value))
+    return value is None or isinstance(value, str | int | float)
 
 
 def _text(value: Any) -> str:

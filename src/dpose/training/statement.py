@@ -65,6 +65,7 @@ class StatementFacts:
         caveats: What the reader must know besides `CAVEATS`.
         about: Who releases the model, and why so.
         inputs: What is public among what went in.
+        date: Of the statement, YYYY-MM-DD; "" for the day on which it is made.
     """
 
     public: Sequence[str] = ()
@@ -72,6 +73,7 @@ class StatementFacts:
     caveats: Sequence[str] = ()
     about: About = field(default_factory=About)
     inputs: Sequence[PublicInput] = ()
+    date: str = ""
 
     def __add__(self, other: StatementFacts) -> StatementFacts:
         return StatementFacts(
@@ -80,6 +82,7 @@ class StatementFacts:
             (*self.caveats, *other.caveats),
             self.about if other.about == About() else other.about,
             (*self.inputs, *other.inputs),
+            self.date or other.date,
         )
 
 
@@ -195,7 +198,7 @@ def _sections(
     facts: StatementFacts, tuning: Tuning | None = None, released: str = "the final weights"
 ) -> dict[str, Any]:
     """What the statement says besides its guarantee: of the weights as they are at the end of the run."""
-    today = datetime.now(UTC).date().isoformat()
+    today = facts.date or datetime.now(UTC).date().isoformat()
     about = facts.about
     if tuning and about.settings == UNSTATED:
         about = replace(about, settings=CHOSEN_PRIVATELY)

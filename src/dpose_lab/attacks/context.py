@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dpose.account import ATTACK, PIXEL, charge, committing
 from dpose.errors import DposeError
 from dpose.files import check_free
+from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import CELL_FORMS, Neighbours
 from dpose.privacy.ranges import upper
 from dpose.release.config import AUTO
@@ -180,12 +181,14 @@ class AttackContext:
         identities: The attacked people.
         training: Public people, and the models learnt from them.
         note: Starts a line of the progress bar.
+        charged: Marks of the pictures that were charged; empty where none are.
     """
 
     config: AttackConfig
     identities: Identities
     training: AttackerTraining
     note: Callable[[str, int], Callable[[], None]]
+    charged: frozenset[int] = frozenset()
 
     def pictures(self, first: int, count: int, what: str) -> PersonPictures:
         """Pictures `first` to `first + count` of every attacked person; `what` names them in the progress bar."""
@@ -233,19 +236,26 @@ def open_context(
             task = bar.add_task(text, total=steps)
             return lambda: bar.advance(task)
 
-        name = ""
+        name, charged = "", frozenset[int]()
         if config.counted:
-            people, name = _reserved(config, people, wanted, out, note)
+            people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
+            name, charged = _reserved(config, marks, out), frozenset(marks.tolist())
         with committing(name):
-            yield AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
+            yield AttackContext(config, people, AttackerTraining(people, config.effort, note), note, charged)
 
 
-def counted_context(config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]]) -> AttackContext:
+def counted_context(
+    config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, Any]], charged: frozenset[int]
+) -> AttackContext:
     """Open the context of a worker, whose command has charged the pictures: the same pictures, and no others.
 
     Args:
         config: The command's settings.
         attacks: The command's attacks.
+        charged: Marks of the pictures that the command has charged.
+
+    Raises:
+        DposeError: other pictures stand there now, or at this machine.
     """
 
     def note(text: str, steps: int) -> Callable[[], None]:
@@ -253,8 +263,10 @@ def counted_context(config: AttackConfig, attacks: Sequence[ReleaseAttack[Any, A
 
     people, wanted = _chosen(config, attacks)
     if config.counted:
-        people, _ = people.read(wanted, lambda: None)
-    return AttackContext(config, people, AttackerTraining(people, config.effort, note), note)
+        people, marks = people.read(wanted, lambda: None)
+        if not charged.issuperset(marks.tolist()):
+            raise DposeError("pictures-changed", "holds other pictures than were charged", config.data, "run it again")
+    return AttackContext(config, people, AttackerTraining(people, config.effort, note), note, charged)
 
 
 def _chosen(
@@ -266,17 +278,10 @@ def _chosen(
     return people, [pair for attack in attacks for pair in attack.reads(config, people)]
 
 
-def _reserved(
-    config: AttackConfig,
-    people: Identities,
-    wanted: Sequence[tuple[int, int]],
-    out: Path,
-    note: Callable[[str, int], Callable[[], None]],
-) -> tuple[Identities, str]:
-    """The people with the pictures that may be read, and the name of the charge for all of these."""
-    people, marks = people.read(wanted, note("reading the pictures", len(set(wanted))))
+def _reserved(config: AttackConfig, marks: Marks, out: Path) -> str:
+    """The name of the charge for all pictures that may be read."""
     data = IdentitySpec.parse(config.data).for_purpose("evaluate").shown
-    return people, charge(reading_charge(out, data, marks, PIXEL, ATTACK)).id
+    return charge(reading_charge(out, data, marks, PIXEL, ATTACK)).id
 
 
 def parse_size(text: str) -> tuple[int, int]:

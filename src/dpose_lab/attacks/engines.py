@@ -25,10 +25,12 @@ class AttackWork:
     Attributes:
         attack: The attack.
         config: The settings.
+        charged: Marks of the pictures that were charged.
     """
 
     attack: ReleaseAttack[Any, Any]
     config: AttackConfig
+    charged: frozenset[int]
 
 
 def attack_item(work: AttackWork, number: int) -> Attacked[Any]:
@@ -52,7 +54,7 @@ def attacked_ahead(
         releases: All releases to attack, in order.
     """
     config = context.config
-    work = AttackWork(attack, replace(config, engine="", workers=1))
+    work = AttackWork(attack, replace(config, engine="", workers=1), context.charged)
     progress = context.note(f"attacking, {config.engine}", len(releases))
     with engine(config.engine, workers=config.workers) as at:
         stream = run_items(at, attack_item, range(len(releases)), shared=work)
@@ -77,7 +79,7 @@ def attacked_ahead(
 def _learnt(work: AttackWork) -> tuple[AttackContext, Any, Sequence[Transform]]:
     from dpose_lab.attacks.context import counted_context
 
-    context = counted_context(work.config, [work.attack])
+    context = counted_context(work.config, [work.attack], work.charged)
     return context, work.attack.learn(context), work.attack.releases(work.config)
 
 

@@ -82,7 +82,7 @@ def audit_named_mechanism(
         seed: Makes the audit reproducible.
         alpha: Probability that a true claim is refuted.
     """
-    samples = _enough(SAMPLES.get(name, FEW) if samples is None else samples)
+    samples = _enough(SAMPLES.get(name, FEW) if samples is None else samples, alpha, delta)
     return _audited(build(name, epsilon, delta, plant, seed), epsilon, delta, samples, alpha, seed)
 
 
@@ -107,12 +107,16 @@ def audit_release_command(
         plant: A fault to plant.
         alpha: Probability that a true claim is refuted.
     """
-    samples = _enough(OF_FILES if samples is None else samples)
+    samples = _enough(OF_FILES if samples is None else samples, alpha, float(exact(delta, "delta")))
     with file_mechanism(name, run, epsilon, delta, plant) as mechanism:
         return _audited(mechanism, float(exact(epsilon, "epsilon")), float(delta), samples, alpha, None)
 
 
-def _enough(samples: int) -> int:
+def _enough(samples: int, alpha: float, delta: float) -> int:
+    if not 0 < alpha < 1:
+        raise DposeError("level-out-of-range", f"the level must lie between 0 and 1, not {alpha}", "--alpha")
+    if not 0 <= delta < 1:
+        raise DposeError("delta-out-of-range", f"must lie between 0 and 1, not {delta}", "--delta", "give 0 for none")
     if samples < 100:
         raise DposeError("samples-too-few", f"{samples} samples show nothing", "--samples", "use at least 100")
     return samples

@@ -43,6 +43,8 @@ ENGINE_FAULTS = {
     "same-batch": "same-batch",
 }
 SAMPLING_FAULTS = {**ENGINE_FAULTS, "wrong-sampling": "twice-the-rate"}
+LARGEST = 100.0
+"""Epsilon beyond which probabilities of the mechanisms are too small to be numbers."""
 OF_SAMPLING = frozenset({"wrong-sampling", "twice-the-rate"})
 NOT_SAMPLED = ": it draws no sample; poisson-gaussian does"
 SMALL_FAULTS = {
@@ -92,6 +94,9 @@ def build(name: str, epsilon: float, delta: float, plant: str | None = None, see
             "mechanism-unknown", f"no mechanism called {name!r}", fix=f"choose one of {', '.join(MECHANISMS)}"
         )
     check_epsilon(epsilon)
+    if epsilon > LARGEST:
+        said = f"audits no claim above epsilon {LARGEST:g}, where probabilities are too small to be numbers"
+        raise DposeError("epsilon-beyond-audit", said, name, "choose a smaller one")
     make, faults = MECHANISMS[name]
     if plant is not None and plant not in faults:
         if plant not in UNSEEN and plant in ALL_FAULTS:
@@ -175,8 +180,10 @@ def _laplace(epsilon: float, delta: float, plant: str | None, key: Key) -> Mecha
     return Mechanism("laplace", sampler(sensitivity), sampler(0), None, fault, exact=exact)
 
 
-def _discrete_laplace(true: int, ratio: float, reach: int = 60) -> dict[int, float]:
+def _discrete_laplace(true: int, ratio: float) -> dict[int, float]:
     """Probability by output, clamped to [-reach, reach]; this keeps all losses, which are constant beyond."""
+    # no further than probabilities are numbers: one that is 0 of one input alone is an infinite loss
+    reach = max(3, min(60, int(600 / -math.log(ratio)) - 2)) if ratio else 3
     scale = (1 - ratio) / (1 + ratio)
     inside = {k: scale * ratio ** abs(k - true) for k in range(1 - reach, reach)}
     tails = {end: ratio ** (reach - true * side) / (1 + ratio) for end, side in ((reach, 1), (-reach, -1))}
@@ -211,6 +218,7 @@ def _randomized_response(epsilon: float, delta: float, plant: str | None, key: K
     rng = AesNoise(key).stream(Purpose.INIT).generator()
     made_for = {"half-noise": 2 * epsilon, "noise-missing": math.inf}.get(plant or "", epsilon)
     honest = 1 / (1 + math.exp(-made_for))
+    wrong = math.exp(-made_for) * honest  # 1 - honest cancels
     answers = 2 if plant == "double-counting" else 1
 
     def sampler(bit: int) -> Sampler:
@@ -221,10 +229,10 @@ def _randomized_response(epsilon: float, delta: float, plant: str | None, key: K
         return draw
 
     def distribution(bit: int) -> dict[int, float]:
-        yes = honest if bit else 1 - honest
+        yes, no = (honest, wrong) if bit else (wrong, honest)
         if answers == 1:
-            return {0: 1 - yes, 1: yes}
-        return {0: (1 - yes) ** 2, 1: 2 * yes * (1 - yes), 2: yes**2}
+            return {0: no, 1: yes}
+        return {0: no**2, 1: 2 * yes * no, 2: yes**2}
 
     exact = distribution(1), distribution(0)
     fault = SMALL_FAULTS[plant] if plant else ""

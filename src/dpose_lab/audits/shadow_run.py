@@ -84,10 +84,6 @@ class PresentUnits(WrappedUnits):
         """The unit's own and its coin."""
         return f"{label_digest(self.dataset, index)} {bool(self.included[index])}"
 
-    def content_hashes(self, index: int) -> tuple[str, ...]:
-        """The unit's own hashes and its coin."""
-        return (*super().content_hashes(index), str(bool(self.included[index])))
-
     def load(self, index: int, rng: np.random.Generator) -> list[View]:
         """The unit's views, marked as present or not."""
         presence = float(self.included[index])

@@ -24,7 +24,7 @@ from dpose.privacy.tradeoff import Floats
 from dpose.runs.build import build_model, open_units
 from dpose.runs.config import RunConfig
 from dpose.runs.data import conditions
-from dpose.runs.places import places_of, shown_settings
+from dpose.runs.places import learnt_from, places_of, shown_settings
 from dpose.training.options import RunOptions
 from dpose.training.statement import StatementFacts
 from dpose_lab.audits.shadow_run import shadow_run
@@ -121,6 +121,7 @@ def run_job(job: ShadowJob) -> list[float]:
                 data_name=" and ".join(config.data.sources),
                 what="audit",
                 state_dir=Path(job.state) if job.state else None,
+                learnt_from=None if job.state else learnt_from,
                 threads=1,
                 console=Console(quiet=True),
             ),

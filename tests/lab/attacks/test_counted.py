@@ -13,10 +13,11 @@ from dpose.media.images import read_image
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose_lab.attacks.adversary import AttackerEffort
-from dpose_lab.attacks.context import AttackConfig, open_context
+from dpose_lab.attacks.context import AttackConfig, counted_context, open_context
 from dpose_lab.attacks.identities import FRAME, open_identities
 from dpose_lab.attacks.linkage import Linkage
 from dpose_lab.attacks.reid import Reidentification
+from refusals import refused
 
 PEOPLE, EACH = 13, 3
 
@@ -110,13 +111,19 @@ def test_what_is_attacked_is_what_was_counted_whatever_becomes_of_the_files(staf
     config = AttackConfig(f"folder:{staff}", identities=2, effort=AttackerEffort(5, 2))
     with open_context(config, [Reidentification()], tmp_path / "out", Console(quiet=True)) as context:
         first = files_of(staff)[0]
-        before = read_image(first)
+        before, content = read_image(first), first.read_bytes()
         cv2.imwrite(str(first), 255 - before)
         album = context.pictures(0, 1, "")
         np.testing.assert_array_equal(album.pictures[0], before)
         assert album.hashes[0][1] == pixel_hash(before)
         with pytest.raises(KeyError):  # the twelfth person teaches no attacker, and is on no account
             context.identities.load([(12, 0)], lambda: None)
+        # a worker opens the files again
+        first.write_bytes(content)
+        counted_context(config, [Reidentification()], context.charged)
+        cv2.imwrite(str(first), 255 - before)
+        with refused("pictures-changed"):
+            counted_context(config, [Reidentification()], context.charged)
 
 
 def test_of_rendered_people_the_attackers_own_alone_are_made_later():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpose_lab.audits.hockey_stick import audit_mechanism, exact_epsilon
+from dpose_lab.audits.mechanism_audit import audit_named_mechanism
 from dpose_lab.audits.mechanisms import MECHANISMS, build
 from quick import quick  # noqa: F401
 from refusals import refused
@@ -36,6 +37,22 @@ def test_the_textbook_mechanisms_add_up_to_their_epsilon():
         assert exact_epsilon(*build(name, 1.25, 1e-5).exact, 0.0) == pytest.approx(1.25)
         assert exact_epsilon(*build(name, 1.25, 1e-5, "double-counting").exact, 0.0) == pytest.approx(2.5)
         assert exact_epsilon(*build(name, 1.25, 1e-5, "noise-missing").exact, 0.0) == math.inf
+
+
+@pytest.mark.parametrize("epsilon", [12.4, 20.0, 37.0, 100.0])
+@pytest.mark.parametrize("name", ["laplace", "randomized-response"])
+def test_a_true_claim_of_any_size_is_not_refuted_by_adding_up(name, epsilon):
+    """A probability too small to be a number, of one input alone, was an infinite loss."""
+    assert exact_epsilon(*build(name, epsilon, 1e-5).exact, 0.0) == pytest.approx(epsilon, rel=1e-6)
+    with refused("epsilon-beyond-audit"):
+        build(name, 101.0, 1e-5)
+
+
+@pytest.mark.parametrize("given", [{"alpha": 3.0}, {"alpha": math.nan}, {"delta": -0.1}, {"delta": math.nan}])
+def test_levels_that_are_none_are_refused(given):
+    code = "level-out-of-range" if "alpha" in given else "delta-out-of-range"
+    with refused(code):
+        audit_named_mechanism("laplace", 1.0, **{"delta": 0.0, **given}, samples=100)
 
 
 def test_samples_follow_the_distribution_that_is_added_up():
