@@ -236,7 +236,7 @@ def test_nothing_in_the_folder_has_the_day_or_the_command_of_its_trial(tmp_path,
     statement = tune_runs(grid(), LAW, out, QUIET, command="dpose tune --second").statement
     assert statement.deployment.date == datetime.now(UTC).date().isoformat()
     said = "".join(file.read_text() for file in out.rglob("*") if file.suffix in (".json", ".jsonl", ".md", ".html"))
-    assert "2090" not in said
+    assert "2090-01" not in said
     assert "--first" in said
     assert "--second" not in said
 
