@@ -13,6 +13,7 @@ from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, PersonDetec
 from dpose.pose.crops import crop_transform
 from dpose.pose.data import open_labels
 from dpose.pose.data.mpii import read_mpii
+from one_name import in_two_folders
 from refusals import refused
 
 IMAGE = np.zeros((40, 50, 3), np.uint8)
@@ -53,12 +54,7 @@ class TestLabelled:
 
     def test_pictures_of_one_name_in_two_folders_are_two(self, pose_fixtures, tmp_path):
         root = shutil.copytree(pose_fixtures / "coco", tmp_path / "coco")
-        truth = json.loads((root / "test_coco.json").read_text())
-        for folder, image in zip("ab", truth["images"], strict=False):
-            (root / folder).mkdir()
-            (root / image["file_name"]).rename(root / folder / "1.jpg")
-            image["file_name"] = f"{folder}/1.jpg"
-        (root / "test_coco.json").write_text(json.dumps(truth))
+        in_two_folders(root)
         labels = open_labels(f"coco:{root},annotations=test_coco.json")
         boxes, (a, b) = LabelledBoxes(labels), labels.pictures[:2]
         for picture in (a, b):

@@ -14,6 +14,7 @@ from dpose.pose.skeletons import COCO
 from dpose.privacy.marks import marks_of
 from dpose.runs.account import identity_of_data
 from dpose.runs.evaluate import evaluate_run, score_file
+from one_name import in_two_folders
 from quick import quick  # noqa: F401
 from refusals import refused
 
@@ -60,12 +61,7 @@ def test_a_mistake_in_the_file_costs_no_score(coco):
 
 def test_predictions_name_pictures_by_the_end_of_their_paths(coco):
     """As `dpose predict --json` of a folder writes them, with the folders below it."""
-    truth = json.loads((coco / "test_coco.json").read_text())
-    for folder, image in zip("ab", truth["images"], strict=False):
-        (coco / folder).mkdir()
-        (coco / image["file_name"]).rename(coco / folder / "1.jpg")
-        image["file_name"] = f"{folder}/1.jpg"
-    (coco / "test_coco.json").write_text(json.dumps(truth))
+    truth = in_two_folders(coco)
     person = next(p for p in truth["annotations"] if p["image_id"] == truth["images"][1]["id"] and p["num_keypoints"])
     found = {
         "categories": [{"keypoints": list(COCO.joints)}],

@@ -229,9 +229,6 @@ def lift_budget(marks: Marks, where: Where = None, owner: str = "") -> bool:
         return row is not None
 
 
-_EVER_SET = "SELECT DISTINCT name FROM journal WHERE kind = 'budget'"
-
-
 def _standing(account: Transaction, name: str, owner: str | None = None) -> JournalRow | None:
     """The row of a budget; None if it was never set or was lifted. `owner`: the word of who would change it."""
     row = account.last_of(name)
@@ -280,7 +277,8 @@ def _state(account: Transaction, budget: Budget, known: History, computed: Compo
 def _touched(account: Transaction, sets: Iterable[int]) -> list[Budget]:
     """The budgets that share a picture with `sets`. The journal says which stand: there a missing row is found out."""
     touched = sets_meeting(account, sets)
-    rows = [_standing(account, str(name)) for (name,) in sorted(account.rows(_EVER_SET))]
+    ever_set = account.rows("SELECT DISTINCT name FROM journal WHERE kind = 'budget'")
+    rows = [_standing(account, str(name)) for (name,) in sorted(ever_set)]
     return [one for row in rows if row and (one := budget_from(row)).set_id in touched]
 
 

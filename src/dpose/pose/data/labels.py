@@ -171,11 +171,11 @@ class Labels:
         found = self._named.get(path.name, [])
         if len(found) < 2:
             return found[0] if found else None
-        best = [picture for picture in found if alike(picture) == max(map(alike, found))]
-        if len(best) > 1:
-            said = f"may be {best[0].name} or {best[1].name}: {len(best)} labelled pictures end like it"
+        first, second, *_ = sorted(found, key=alike, reverse=True)
+        if alike(first) == alike(second):
+            said = f"may be {first.name} or {second.name}: both end like it"
             raise DposeError("picture-name-ambiguous", said, str(path), "name it with the folders above it")
-        return best[0]
+        return first
 
     def limit(self, count: int, seed: int = 0) -> Labels:
         """Return at most `count` pictures with their people, chosen by name (`smallest`)."""
