@@ -12,6 +12,7 @@ import pytest
 import dpose
 from dpose.files import (
     check_free,
+    check_place,
     closed_folder,
     folder_beside,
     locked_folder,
@@ -40,6 +41,15 @@ def test_a_folder_is_made_only_where_nothing_is(tmp_path):
     check_free(empty, may_be_empty=True)
     with refused("output-exists"):
         check_free(empty)
+
+
+def test_a_link_to_nothing_is_no_place(tmp_path):
+    (link := tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with refused("output-exists", where=link):
+        check_place(link)
+    with refused("output-below-file", where=link):
+        check_place(link / "below", as_file=True)
+    check_place(link, as_file=True)  # a file takes its place
 
 
 def mode(path):

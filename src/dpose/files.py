@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from io import BufferedReader
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -408,13 +411,21 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
     """
     left = {LOCK} if may_be_locked else set()
     free = may_be_empty and out.is_dir() and all(path.name in left for path in out.iterdir())
-    if out.exists() and not free:
-        raise DposeError("output-exists", "already exists", str(out), "choose another --out, or remove it first")
-    above = next(path for path in out.absolute().parents if path.exists())
+    if os.path.lexists(out) and not free:
+        what = "already exists" if out.exists() else "is a link to nothing"
+        raise DposeError("output-exists", what, str(out), "choose another --out, or remove it first")
+    _folder_above(out)
+
+
+def _folder_above(out: Path) -> Path:
+    """The nearest folder above that is there, in which `out`, or a folder to it, can be made."""
+    above = next(path for path in out.absolute().parents if os.path.lexists(path))
     if not above.is_dir():
+        what = "file" if above.exists() else "link to nothing"
         raise DposeError(
-            "output-below-file", f"cannot be made, since {above} is a file", str(out), "choose another --out"
+            "output-below-file", f"cannot be made, since {above} is a {what}", str(out), "choose another --out"
         )
+    return above
 
 
 def place_inside(folder: Path, out: Path | None) -> Path | None:
@@ -423,17 +434,30 @@ def place_inside(folder: Path, out: Path | None) -> Path | None:
     return target.relative_to(root) if target and root in target.parents else None
 
 
-def check_place(out: Path, *, as_file: bool = False) -> None:
+def matching(pattern: str, out: Path | None) -> list[Path]:
+    """The files and folders that a glob matches, sorted, but for what stands in `out` below the glob's fixed folder."""
+    root = Path(*takewhile(lambda part: not re.search(r"[*?[]", part), Path(pattern).parts))
+    written = place_inside(root, out)
+    found = map(Path, sorted(glob.glob(pattern, recursive=True)))
+    return [path for path in found if not (written and path.is_relative_to(root / written))]
+
+
+def check_place(out: Path, *, as_file: bool = False, may_stand: bool = False) -> None:
     """Refuse, before anything is spent on it, a place where a folder, or a file, could not be made in the end.
 
+    Args:
+        out: The place.
+        as_file: Whether it is to be a file, which may be replaced.
+        may_stand: Whether it may be a folder already, into which is written.
+
     Raises:
-        DposeError: something is there, but for a file that would be replaced; or nothing can be written beside it.
+        DposeError: something else is there, or nothing can be written there.
     """
-    if not as_file or out.is_dir():
+    within = may_stand and out.is_dir()
+    if not within and (out.is_dir() or not as_file):
         check_free(out)
-    above = next(path for path in out.absolute().parents if path.exists())
     try:
-        with tempfile.NamedTemporaryFile(dir=above, prefix=f".{out.name}."):
+        with tempfile.NamedTemporaryFile(dir=out if within else _folder_above(out), prefix=f".{out.name}."):
             pass
     except OSError as error:
         raise explain_os_error(error, out) from error

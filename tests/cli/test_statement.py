@@ -107,6 +107,9 @@ def test_a_signed_run_is_checked_whatever_stands_beside_it(folder, tmp_path, cap
         for inside in (folder, folder / "below"):
             inside.mkdir(exist_ok=True)
             (inside / name).write_text("{}")
+            if name == "a.npz":
+                assert told(capsys, "verify", folder)  # nobody's statement
+                np.savez(inside / name, about=np.zeros(1))
             for arguments in (("verify",), ("statement", "verify", "--key", f"{key}.pub")):
                 assert f"[{code}]" in told(capsys, *arguments, folder, code=2)
             (inside / name).unlink()

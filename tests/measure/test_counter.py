@@ -347,10 +347,13 @@ class TestAltered:
         (out / TABLE).write_bytes((out / TABLE).read_bytes() + b"1")
         assert main(["verify", str(out)]) == 2
         assert "[seal-file-altered]" in capsys.readouterr().err
+        assert main(["verify", str(days)]) == 2  # in a day is another one, which nobody would have looked at
+        assert "[count-beside-others]" in capsys.readouterr().err
         (out / NUMBERS).unlink()
         for name in (STATEMENT, SEAL, TABLE, "counts.png"):
             assert main(["verify", str(out)]) == 2
-            assert "[count-unreadable]" in capsys.readouterr().err
+            code = "count-unreadable" if (out / SEAL).exists() else "count-beside-others"
+            assert f"[{code}]" in capsys.readouterr().err
             (out / name).unlink()
         assert main(["verify", str(out)]) == 0  # a folder with a whole count in it, and nothing else
         (out / "model.safetensors").touch()

@@ -12,7 +12,9 @@ from dpose.cli.predict import People
 from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, PersonDetector, whole_picture
 from dpose.pose.crops import crop_transform
 from dpose.pose.data import open_labels
+from dpose.pose.data.labels import LabelledPicture, Labels
 from dpose.pose.data.mpii import read_mpii
+from dpose.pose.skeletons import COCO
 from one_name import in_two_folders
 from refusals import refused
 
@@ -52,7 +54,7 @@ class TestLabelled:
         with refused("boxes-missing"):
             People(labels="synthetic:ward").boxes(Console(quiet=True))
 
-    def test_pictures_of_one_name_in_two_folders_are_two(self, pose_fixtures, tmp_path):
+    def test_pictures_of_one_name_in_two_folders_are_two(self, pose_fixtures, tmp_path, monkeypatch):
         root = shutil.copytree(pose_fixtures / "coco", tmp_path / "coco")
         in_two_folders(root)
         labels = open_labels(f"coco:{root},annotations=test_coco.json")
@@ -61,9 +63,20 @@ class TestLabelled:
             found = boxes(picture.path, -1, IMAGE)
             assert [tuple(box.corners) for box in found] == [tuple(p.box) for p in picture.learnt]
         assert labels.picture_of(Path("elsewhere/b/1.jpg")) is b
-        assert labels.picture_of(Path("c/2.jpg")) is None
+        assert labels.picture_of(Path("c/2.jpg")) is labels.picture_of(Path("c/1.jpg")) is None
         with refused("picture-name-ambiguous"):
-            boxes(Path("1.jpg"), -1, IMAGE)
+            labels.picture_of(Path("1.jpg"))
+        monkeypatch.chdir(b.path.parent)
+        assert len(boxes(Path("1.jpg"), -1, IMAGE)) == len(b.learnt)
+
+    def test_a_name_that_is_the_labels_own_is_that_picture(self):
+        names = ("1.jpg", "sub/1.jpg", "x/sub/1.jpg", "2.jpg")
+        pictures = tuple(LabelledPicture(name, Path("/data", name), ()) for name in names)
+        labels = Labels("a", Path("a.json"), COCO, pictures)
+        for path in (*names, *(f"/data/{name}" for name in names), *(f"copied/{name}" for name in names)):
+            assert labels.picture_of(Path(path)).name == path.removeprefix("/data/").removeprefix("copied/")
+        assert labels.picture_of(Path("y/sub/1.jpg")).name == "sub/1.jpg"
+        assert labels.picture_of(Path("data/2.jpg")).name == "2.jpg"
 
     def test_cocos_boxes_by_file_name(self, pose_fixtures):
         boxes = LabelledBoxes(open_labels(f"coco:{pose_fixtures}/coco"))

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from dpose.pose import evaluate as module
 from dpose.pose.boxes import read_detections
 from dpose.pose.data import open_labels
 from dpose.pose.data.mpii import read_mpii
-from dpose.pose.evaluate import keypoint_ap, label_boxes, score_mpii_predictions, score_results
+from dpose.pose.evaluate import keypoint_ap, label_boxes, read_results, score_mpii_predictions, score_results
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.predict import Pose
 from dpose.pose.skeletons import COCO, MPII, joint_map
+from one_name import in_two_folders
 from refusals import refused
 
 
@@ -136,6 +138,40 @@ class TestFiles:
         path.write_text(json.dumps(broken))
         with refused("predictions-all-unusable", where="4 people"):
             score_results(path, labels)
+
+    def own_results(self, labels, names, path):
+        """What `dpose predict --json` writes, with labelled people in pictures of these names."""
+        people = {p.name: p.people for p in labels.pictures}
+        images = [{"id": number, "file_name": name} for number, name in enumerate(names)]
+        annotations = [
+            {"image_id": number, "category_id": 1, "score": 0.9,
+             "keypoints": np.column_stack([p.keypoints, p.flags]).ravel().tolist()}
+            for number, labelled in enumerate(names.values()) for p in people[labelled] if p.labelled
+        ]  # fmt: skip
+        categories = [{"id": 1, "keypoints": list(labels.skeleton.joints)}]
+        path.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))
+        return path
+
+    def test_predictions_of_another_folder_are_of_no_labelled_picture(self, pose_fixtures, tmp_path):
+        root = shutil.copytree(pose_fixtures / "coco", tmp_path / "coco")
+        in_two_folders(root)
+        labels = open_labels(f"coco:{root},annotations=test_coco.json")
+        path = tmp_path / "own.json"
+        result, problems = score_results(self.own_results(labels, {"a/1.jpg": "a/1.jpg"}, path), labels)
+        people = sum(p.labelled > 0 for p in labels.pictures[0].people)
+        assert (result.predictions, len(problems)) == (people, 0)
+        both = {"a/1.jpg": "a/1.jpg", "c/1.jpg": "a/1.jpg"}
+        result, problems = score_results(self.own_results(labels, both, path), labels)
+        assert (result.predictions, len(problems)) == (people, people)
+        with refused("picture-name-ambiguous", where=str(path)):
+            read_results(self.own_results(labels, both | {"copied/a/1.jpg": "a/1.jpg"}, path), labels)
+
+    def test_a_number_of_a_picture_that_is_none_is_told(self, labels, tmp_path):
+        path = self.own_results(labels, {p.name: p.name for p in labels.pictures}, tmp_path / "own.json")
+        content = json.loads(path.read_text())
+        content["annotations"][0]["image_id"] = [1]
+        path.write_text(json.dumps(content))
+        assert len(score_results(path, labels)[1]) == 1
 
     @pytest.fixture
     def mpii(self, pose_fixtures):

@@ -188,6 +188,20 @@ class TestPictures:
         release([str(tmp_path / "one" / "*.png"), tmp_path / "one" / "deep"], tmp_path / "flat", keep_names=False)
         assert sorted(p.name for p in (tmp_path / "flat").glob("*.png")) == ["000001.png", "000002.png"]
 
+    def test_what_is_released_is_no_original(self, tmp_path):
+        originals = {str(write(tmp_path / "in" / name)) for name in ("a/1.png", "b/1.png", "3.png")}
+        write(tmp_path / "in" / "out" / "a" / "1.png")
+        for paths in ([tmp_path / "in"], [f"{tmp_path}/in/**/*.png"], [f"{tmp_path}/in/*"]):
+            jobs = find_jobs([str(p) for p in paths], tmp_path / "in" / "out")
+            assert {str(job.source) for job in jobs} == originals
+        with refused("out-among-originals"):
+            find_jobs([str(tmp_path / "in")], tmp_path / "in")
+
+    def test_a_folder_is_released_into_again_whatever_its_folders_are_called(self, tmp_path):
+        write(tmp_path / "in" / "a" / "1.png")
+        release([tmp_path / "in"], tmp_path / "out")
+        assert len(find_jobs([str(tmp_path / "in")], tmp_path / "out", keep_names=True)) == 1
+
     def test_one_file_by_name(self, tmp_path):
         source = write(tmp_path / "a.png")
         for name in ("x.png", "x.jpg", "x.npz"):
@@ -215,7 +229,7 @@ class TestPictures:
         [
             (["a.png", "a.jpg"], ["."], "out", ("output-names-collide", "--keep-names")),
             (["a.png"], ["a.png"], "a.png", ("original-overwritten",)),
-            (["a.png"], ["."], ".", ("original-overwritten",)),
+            (["a.png"], ["."], ".", ("out-among-originals",)),
             (["a.png", "b.png"], ["a.png", "b.png"], "x.png", ("out-not-folder",)),
             (["a.png"], ["absent.png"], "out", ("file-missing", "absent.png")),
             (["a.png"], ["*.jpg"], "out", ("file-missing",)),

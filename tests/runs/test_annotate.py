@@ -132,8 +132,11 @@ class TestPictures:
         for given in ({"out": other}, {"out": tmp_path / "c.png", "json": other}):
             with refused("output-exists", where="7.jpg"):
                 run(model, [folder / "b.png"], **given)
-        run(model, [folder / "b.png"], None)
-        run(model, [folder / "b.png"], None)  # what the same command has drawn
+        with refused("output-exists", where="7.jpg"):
+            run(model, [folder / "b.png", folder / "deep" / "b.png"], tmp_path / "drawn", json=other)
+        for out in (None, tmp_path / "drawn"):
+            for _ in range(2):  # the second time what the same command has drawn
+                run(model, [folder / "b.png"], out)
         run(model, [folder / "b.png"], tmp_path / "c.png", yolo=tmp_path / "set")
         with refused("output-exists", where="labels/train/b.txt"):
             run(model, [folder / "b.png"], tmp_path / "d.png", yolo=tmp_path / "set")
@@ -146,6 +149,8 @@ class TestPictures:
         names = [str(n) for _, n in find_files([str(folder)], left, folder / "drawn")]
         assert names == ["7.jpg", "b.png", "deep/b.png"]
         assert [p.name for p in left] == ["notes.txt"]
+        names = [str(p.relative_to(folder)) for p, _ in find_files([f"{folder}/**/*.png"], out=folder / "drawn")]
+        assert names == ["b.png", "deep/b.png"]
 
 
 class TestJson:

@@ -10,18 +10,19 @@ STATEMENT, SEAL = "privacy.json", "seal.json"
 
 
 def count_folders(folder: Path) -> list[Path]:
-    """`folder` if a count or a part of one stands in it, and those in it of which the same holds: a live source's days.
+    """`folder` if the numbers or the seal of a count stand in it, and those in it of which the same holds: live days.
 
     Raises:
-        DposeError: something stands beside them that no count's seal covers, so that to check them would not check it.
+        DposeError: in one of these, or beside them, is what no count's seal covers: to check them would not check it.
     """
-    parts = (NUMBERS, TABLE, PLOT, SEAL)
-    found = {file.parent for name in parts for file in (*folder.glob(name), *folder.glob(f"*/{name}"))}
-    if found and (folder / STATEMENT).exists():
-        found.add(folder)
-    own = {*parts, STATEMENT, SIGNATURE} if folder in found else set[str]()
-    inside = sorted(folder.iterdir()) if found else []
-    if beside := [one.name for one in inside if one not in found and one.name not in own and one.name[0] != "."]:
-        said = f"holds a count and, beside it, {beside[0]}, which is not of it"
-        raise DposeError("count-beside-others", said, str(folder), "name each alone, or move it elsewhere")
-    return sorted(found)
+    here = [folder, *(one for one in sorted(folder.glob("*")) if one.is_dir() and one.name[0] != ".")]
+    found = [one for one in here if any((one / name).exists() for name in (NUMBERS, SEAL))]
+    if found and folder not in found and (folder / STATEMENT).exists():
+        found.insert(0, folder)
+    for place in {folder, *found} if found else ():
+        own = {NUMBERS, TABLE, PLOT, STATEMENT, SEAL, SIGNATURE} if place in found else set[str]()
+        beside = (one for one in sorted(place.iterdir()) if one not in found and one.name[0] != ".")
+        if other := next((one.name for one in beside if one.name not in own), None):
+            said = f"holds a count and, beside it, {other}, which is not of it"
+            raise DposeError("count-beside-others", said, str(place), "name each alone, or move it elsewhere")
+    return found

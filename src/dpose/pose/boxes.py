@@ -106,7 +106,7 @@ class LabelledBoxes:
 
     def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """Return the picture's boxes."""
-        picture = self._labels.picture_of(path)
+        picture = self._labels.picture_of(path.absolute())
         if picture is None:
             raise DposeError("picture-not-labelled", "is not among the labels", str(path))
         boxes = [_without(self._labels.padding, person.box.astype(np.float64)) for person in picture.learnt]

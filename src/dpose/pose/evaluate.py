@@ -16,7 +16,7 @@ from dpose.pose.blaze_codec import BlazePoseCodec
 from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.codec import base_of
 from dpose.pose.crops import Box, zoom_of
-from dpose.pose.data.label_files import Problems, numbers, read_json, results_of
+from dpose.pose.data.label_files import Problems, id_of, numbers, read_json, results_of
 from dpose.pose.data.labels import Labels
 from dpose.pose.data.matlab import read_mat
 from dpose.pose.data.pictures import Picture
@@ -158,7 +158,7 @@ def _own_results(content: dict[str, Any], path: Path, labels: Labels) -> list[An
     """Return the entries of `dpose predict --json`, with the labels' numbers of the pictures."""
     try:
         joints = tuple(content["categories"][0]["keypoints"])
-        names = {image["id"]: image["file_name"] for image in content["images"]}
+        names = {id_of(image["id"]): str(image["file_name"]) for image in content["images"]}
         entries = [dict(entry) for entry in content["annotations"]]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DposeError(
@@ -168,10 +168,18 @@ def _own_results(content: dict[str, Any], path: Path, labels: Labels) -> list[An
         whose = "COCO's" if labels.skeleton == COCO else "the labels'"
         message = f"holds {len(joints)} joints that are not {whose} {len(labels.skeleton)}"
         raise DposeError("joints-differ", message, str(path), f"use a model of {whose} joints")
-    numbers_of = {number: labels.picture_of(PurePath(str(name))) for number, name in names.items()}
+    places: dict[Any, int] = {None: -1}
+    named: dict[int, str] = {}
     for entry in entries:
-        found = numbers_of.get(entry.get("image_id"))
-        entry["image_id"] = found.id if found else -1
+        image = id_of(entry.get("image_id"))
+        if image not in places:
+            name = names.get(image, "")
+            found = labels.picture_of(PurePath(name))
+            places[image] = found.id if found else -1
+            if found and named.setdefault(found.id, name) != name:
+                said = f"names {named[found.id]} and {name}, and both would be {found.name} of the labels"
+                raise DposeError("picture-name-ambiguous", said, str(path), "predict on the labels' own folder")
+        entry["image_id"] = places[image]
     return entries
 
 

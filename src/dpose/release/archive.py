@@ -258,6 +258,15 @@ def carried(path: Path) -> PrivacyStatement:
     return read_stamp(read_bytes(path), str(path))[0]
 
 
+def holds_statement(archive: Path) -> bool:
+    """Whether an archive of NumPy's has the member that says what it is: others' may be of anything."""
+    try:
+        with zipfile.ZipFile(archive) as file:
+            return "about.npy" in file.namelist()
+    except zipfile.BadZipFile:
+        return False
+
+
 def restore_file(archive: Path, out: Path, method: str | None = None) -> PrivacyStatement:
     """Write the picture that an archive holds, with its statement. Costs nothing: the archive is public.
 

@@ -29,6 +29,7 @@ from dpose.files import (
     file_json,
     json_text,
     locked_folder,
+    matching,
     place_inside,
     private_folder,
     write_private,
@@ -203,7 +204,7 @@ def find_jobs(
         raise DposeError(
             "output-below-file", "is a file, and no folder to release into", str(out), "name another --out"
         )
-    check_place(out / "a" if out.is_dir() else out, as_file=True)  # before anything is charged
+    check_place(out, as_file=single, may_stand=True)  # before anything is charged
     first = 0 if keep_names or single else first_number(out)
     starts, videos = array("L", (start for start, _ in found.values())), bytes(v for _, v in found.values())
     jobs = JobList(list(found), starts, videos, out, single, suffix, first, tuple(left), archives=archives)
@@ -253,11 +254,14 @@ def _found(paths: Sequence[str], out: Path, videos_alone: bool) -> tuple[dict[st
     wanted = ("video",) if videos_alone else ("picture", "video")
     for text in paths:
         path = Path(text)
-        matches = [path] if path.exists() else [Path(match) for match in sorted(glob.glob(text, recursive=True))]
+        matches = [path] if path.exists() else matching(text, out)
         if not matches:
             raise DposeError("file-missing", "there is no such file or folder", text)
         for match in matches:
             if match.is_dir():
+                if match.resolve() == out.resolve():
+                    said = "holds the originals, and what is released into it would be taken for one of them"
+                    raise DposeError("out-among-originals", said, str(out), "name another --out")
                 written = place_inside(match, out)
                 for inner in _below(str(match), ""):
                     if written and Path(inner).is_relative_to(written):

@@ -28,7 +28,7 @@ from dpose.media.video import probe
 from dpose.media.video_writer import written_size
 from dpose.privacy.ranges import as_given, exact_text, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
-from dpose.release.archive import carried, restoration_of, unpack
+from dpose.release.archive import carried, holds_statement, restoration_of, unpack
 from dpose.release.embed import FILE, SUMS, check_digest, check_seal, mask_digest, read_sidecar, read_stamp, sums_digest
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import GIVEN
@@ -82,18 +82,17 @@ def released_files(path: Path) -> list[Path]:
     An empty list means that there is nothing of the kind, or that `path` is a run, which may have drawings.
 
     Raises:
-        DposeError: a file with a statement of its own stands in a folder with a run, whose seal does not cover it.
+        DposeError: a run, or a count, and a file with a statement of its own are in one folder, or below it, and the
+            seal of one does not cover the other.
     """
     if path.is_file():
         return [path] if path.suffix.lower() in ARTEFACTS else []
-    found = [
-        file
-        for file in sorted(path.rglob("*"))
-        if file.suffix.lower() in ARTEFACTS and file.is_file() and not _hidden(file.relative_to(path))
-    ]
-    run = [name for name in ("privacy.json", "ledger.jsonl") if (path / name).exists()]
-    if run and (released := next(filter(_claims, found), None)):
-        said = f"holds {run[0]} of a run and, beside it, released files"
+    below = [file for file in sorted(path.rglob("*")) if not _hidden(file.relative_to(path)) and file.is_file()]
+    found = [file for file in below if file.suffix.lower() in ARTEFACTS]
+    others = [file for file in below if file.name in ("privacy.json", "ledger.jsonl", "seal.json")]
+    run = any(file.parent == path for file in others)
+    if others and (released := next(filter(_claims, found), None)):
+        said = f"holds {others[0].relative_to(path)} of a run or count and, beside it, released files"
         raise DposeError("release-beside-run", said, str(path), f"name {released} alone, or move one elsewhere")
     return [] if run else found
 
@@ -101,6 +100,8 @@ def released_files(path: Path) -> list[Path]:
 def _claims(file: Path) -> bool:
     """Whether a file carries a statement, or may: one that cannot be read."""
     try:
+        if file.suffix.lower() == ".npz":
+            return holds_statement(file)
         carried(file)
     except DposeError as error:
         return error.code != "statement-missing"

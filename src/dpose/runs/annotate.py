@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, cast
@@ -21,7 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from dpose.errors import DposeError
-from dpose.files import place_inside, write_atomic
+from dpose.files import matching, place_inside, write_atomic
 from dpose.media.kinds import kind_of, kind_of_name
 from dpose.media.video_writer import WRITABLE
 from dpose.pose import folder
@@ -148,7 +147,7 @@ def find_files(
         elif path.is_file():
             found.setdefault(path, Path(path.name))
         else:
-            matches = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if Path(p).is_file()]
+            matches = [p for p in matching(str(path), out) if p.is_file()]
             if not matches:
                 raise DposeError("file-missing", "no such file or folder, and nothing matches it", source)
             for p in matches:
@@ -217,7 +216,8 @@ def annotate(
     work = DrawnPeople(finder, boxes, look)
     done = work.done
     targets, names = _targets(files, out), _names(files)
-    _check_replaced(files, [*targets, *filter(None, (labels.json, labels.label_studio))], set(targets[: out is None]))
+    named = [path for path in (out if targets == [out] else None, labels.json, labels.label_studio) if path]
+    _check_replaced(files, targets, named)
     if labels.yolo is not None:
         check_label_names(
             (name.as_posix() for (path, _), name in zip(files, names, strict=True) if kind_of(path) == "picture"),
@@ -276,13 +276,13 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
     return targets
 
 
-def _check_replaced(files: Sequence[tuple[Path, Path]], written: Sequence[Path], drawn: Collection[Path]) -> None:
-    """Refuse to write over a source, or over any picture or video that is not `drawn` by an earlier command like it."""
+def _check_replaced(files: Sequence[tuple[Path, Path]], drawn: Sequence[Path], named: Sequence[Path]) -> None:
+    """Refuse to write over a source, or, with a name that the user gave, over any picture or video."""
     sources = {path.resolve() for path, _ in files}
-    for target in written:
+    for target in (*drawn, *named):
         if target.resolve() in sources:
             raise DposeError("original-overwritten", "would replace its source", str(target), "choose another name")
-        if len(files) == 1 and target not in drawn and target.is_file() and kind_of(target):
+        if target in named and target.is_file() and kind_of(target):
             raise DposeError("output-exists", "is a picture or video already", str(target), "choose another name")
 
 

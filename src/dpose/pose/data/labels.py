@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import takewhile
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -151,31 +150,31 @@ class Labels:
         return decode() if self.cache is None else self.cache.read(path, decode, repr(size) if size else "")
 
     @cached_property
-    def _named(self) -> dict[str, list[LabelledPicture]]:
-        named: dict[str, list[LabelledPicture]] = {}
+    def _named(self) -> dict[str, LabelledPicture]:
+        return {PurePath(picture.name).as_posix(): picture for picture in self.pictures}
+
+    @cached_property
+    def _alike(self) -> dict[str, list[LabelledPicture]]:
+        alike: dict[str, list[LabelledPicture]] = {}
         for picture in self.pictures:
-            named.setdefault(PurePath(picture.name).name, []).append(picture)
-        return named
+            alike.setdefault(PurePath(picture.name).name, []).append(picture)
+        return alike
 
     def picture_of(self, path: PurePath) -> LabelledPicture | None:
-        """The picture that a path names: of those of its file name the one whose own path ends like it furthest.
+        """The picture that a path names: the one with whose whole name it ends, or whose own path ends with all of it.
 
         Raises:
-            DposeError: several do.
+            DposeError: the paths of several do.
         """
-
-        def alike(picture: LabelledPicture) -> int:
-            parts = zip(reversed((picture.path or PurePath(picture.name)).parts), reversed(path.parts), strict=False)
-            return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], parts))
-
-        found = self._named.get(path.name, [])
-        if len(found) < 2:
-            return found[0] if found else None
-        first, second, *_ = sorted(found, key=alike, reverse=True)
-        if alike(first) == alike(second):
-            said = f"may be {first.name} or {second.name}: both end like it"
+        parts = path.parts
+        for first in range(len(parts)):  # the longest name first
+            if found := self._named.get("/".join(parts[first:])):
+                return found
+        ends = [p for p in self._alike.get(path.name, []) if p.path and p.path.parts[-len(parts) :] == parts]
+        if len(ends) > 1:
+            said = f"may be {ends[0].name} or {ends[1].name}: both end like it"
             raise DposeError("picture-name-ambiguous", said, str(path), "name it with the folders above it")
-        return first
+        return ends[0] if ends else None
 
     def limit(self, count: int, seed: int = 0) -> Labels:
         """Return at most `count` pictures with their people, chosen by name (`smallest`)."""
