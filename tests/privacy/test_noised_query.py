@@ -11,10 +11,10 @@ from scipy import stats
 
 from dpose.privacy import noised_query
 from dpose.privacy.accounting import Accountant, cost
-from dpose.privacy.events import Gaussian, Laplace, SampledGaussian
+from dpose.privacy.events import ROUNDED, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.noise import AesNoise, Key
-from dpose.privacy.noised_query import NoisedQuery, noised_sums, ratio_of, tail
+from dpose.privacy.noise import AesNoise, Key, Purpose
+from dpose.privacy.noised_query import GRID, NoisedQuery, noised_mean, noised_sums, ratio_of, tail
 from refusals import refused
 from tiers import rest_slow
 
@@ -295,3 +295,20 @@ def test_with_little_noise_the_ratio_is_the_score():
 def test_noise_that_leaves_nothing_says_nothing():
     result = ratio_of(NoisedQuery(ONE, joints=4), (-5, -5))
     assert (result.value, result.low, result.high) == (0.5, 0.0, 1.0)
+
+
+def test_the_mean_of_a_trial_is_a_whole_number_of_the_grid_and_a_unit_moves_it_by_one_nth():
+    scores = np.array([0.0, 1 / 3, 0.5, 1.0, 0.7])
+    event = SampledGaussian(1.0, 3.0, 1, 1 / 5, type=ROUNDED)
+
+    def at(values):
+        return noised_mean(values, event, AesNoise(Key.from_seed(1)).stream(Purpose.SCORE, 0)) * GRID * 5
+
+    drawn = at(scores) - np.rint(scores * GRID).sum()
+    assert drawn == round(drawn) != 0
+    for place in range(5):
+        blank = np.where(np.arange(5) == place, 0, scores)
+        assert at(scores) - at(blank) == np.rint(scores[place] * GRID) <= GRID, "the same noise, one unit less"
+    for wrong in (np.array([0.5, 1.5]), np.array([-0.1]), np.array([math.nan])):
+        with pytest.raises(ValueError, match="moves by more"):
+            noised_mean(wrong, event, AesNoise(Key.from_seed(1)).stream(Purpose.SCORE, 0))

@@ -20,10 +20,10 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import integrate, special, stats
 
 from dpose.privacy.accounting import Accountant, epsilon
-from dpose.privacy.events import SampledGaussian
+from dpose.privacy.events import FLOATING, ROUNDED, SampledGaussian
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
 from dpose.privacy.trial_law import TrialLaw, below
 from dpose.privacy.tuning import Tuning, calibrated, selection_epsilon
 from refusals import refused
@@ -377,6 +377,15 @@ def test_a_statement_of_a_choice_is_read_back_and_adds_up():
         assert all(f"{name} {value}" in words for name, value in setting.items()), "the grid is told whole"
     assert "among the 1,000 private ones" in words
     assert "the best of a random number of trials (law geometric:3)" in words
+
+
+def test_a_score_whose_noise_was_of_floating_point_says_so():
+    exact = replace(STEP, type=ROUNDED)
+    for kind, told in ((FLOATING, True), (ROUNDED, False)):
+        chosen = tuning(events=(exact,) * 2, score=SampledGaussian(1.0, 4.0, 1, 1 / 200, type=kind))
+        made = statement(chosen, events=(exact,))
+        assert (FLOATING_POINT_CAVEAT in made.paragraph()) is told
+        assert FLOATING_POINT_CAVEAT not in made.caveats, "what was sealed stays as it was"
 
 
 def test_the_claim_is_the_larger_of_the_two_sides():

@@ -28,6 +28,7 @@ from dpose.errors import DposeError
 from dpose.privacy.discrete import MAX_SCALE, discrete_gaussian, discrete_laplace
 from dpose.privacy.events import ExactEvent, Gaussian, Laplace, SampledGaussian
 from dpose.privacy.gaussian import least_variance
+from dpose.privacy.gaussian_noise import rounded_gaussian
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import NoiseSource, Purpose, Stream
 from dpose.privacy.ranges import as_given, check_delta
@@ -281,10 +282,12 @@ def noised_sums(query: NoisedQuery, values: Any, noise: NoiseSource, step: int =
 
 
 def noised_mean(scores: NDArray[np.float64], event: SampledGaussian, stream: Stream) -> float:
-    """The mean of scores in [0, 1] with continuous Gaussian noise: what each trial of a tuning is judged by.
+    """The mean of scores in [0, 1] with Gaussian noise: what each trial of a tuning is judged by.
 
     **Guarantee.** Neighbours: zero-out of one unit, whose score is then 0, with a public number n of units.
-    Sensitivity: 1/n. Noise: N(0, (sigma * sensitivity)^2) of the event, drawn and added in floating point.
+    Sensitivity: 1/n. Noise: N(0, (sigma * sensitivity)^2) of the event. Scores are whole numbers of 1 / `GRID`, their
+    sum and its noise too, so that what is released is the Gaussian mechanism's result, rounded
+    (docs/proofs/exact-noise.md).
 
     Args:
         scores: (n,), each in [0, 1].
@@ -292,11 +295,14 @@ def noised_mean(scores: NDArray[np.float64], event: SampledGaussian, stream: Str
         stream: A stream that nothing else draws from.
 
     Raises:
-        ValueError: the event's sensitivity is below 1/n.
+        ValueError: a score is out of range, or the event's sensitivity is below 1/n.
     """
-    if event.sensitivity * len(scores) < 1 - 1e-12:
-        raise ValueError(f"a mean over {len(scores)} units moves by more than {event.sensitivity}")
-    return math.fsum(scores) / len(scores) + float(stream.gaussian(1, event.sigma * event.sensitivity)[0])
+    moves = event.sensitivity * len(scores)
+    if moves < 1 - 1e-12 or not ((scores >= 0) & (scores <= 1)).all():
+        raise ValueError(f"a mean over {len(scores)} scores in [0, 1] moves by more than {event.sensitivity}")
+    exact = int(np.rint(scores * GRID).astype(np.int64).sum())
+    drawn = int(rounded_gaussian(event.sigma * GRID * max(moves, 1.0), 1, stream)[0])
+    return (exact + drawn) / (GRID * len(scores))
 
 
 def ratio_of(query: NoisedQuery, sums: Sums, units: int | None = None) -> NoisedRatio:

@@ -418,7 +418,11 @@ class PrivacyStatement(StatementPart):
 
     def words(self) -> StatementWords:
         """The statement in plain English, in parts."""
-        near, events, bound = self.neighbours, self.sampled_events, self.tpr_bound
+        near, events, bound, caveats = self.neighbours, self.sampled_events, self.tpr_bound, self.caveats
+        if self.tuning is not None:
+            events = (*events, self.tuning.score)
+            if not self.tuning.score.rounded and FLOATING_POINT_CAVEAT not in caveats:
+                caveats = (*caveats, FLOATING_POINT_CAVEAT)  # not among what was sealed in earlier versions
         numbers = {
             "s": self,
             "claims": None not in (near, self.epsilon, self.delta),
@@ -426,7 +430,7 @@ class PrivacyStatement(StatementPart):
             "beyond": near is not None and near.scope == BEYOND,
             "few_pixels": DETAILS_ONLY in self.caveats,
             "given": without_warnings(self.conditional_on),
-            "caveats": without_warnings(self.caveats),
+            "caveats": without_warnings(caveats),
             "tpr_bound": bound,
             "odds": bound / FALSE_POSITIVES,
             "alarms": f"{FALSE_POSITIVES:.0%}",

@@ -18,7 +18,7 @@ from rich.console import Console
 from dpose.account import TUNING, Charge, charges, names_of_run
 from dpose.errors import DposeError
 from dpose.known_sets import set_names_of
-from dpose.privacy.events import Renyi, SampledGaussian
+from dpose.privacy.events import ROUNDED, Renyi, SampledGaussian
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.noise import AesNoise, Key, Purpose
@@ -150,7 +150,7 @@ def priced_trials(config: TuningConfig, law: TrialLaw, units: int, scored: int) 
     (noise,) = calibrated(law, config.epsilon, config.delta, [(1.0, 1)])
     bounds = tuple(plan.bind(units) for plan in config.plans(sigmas))
     events = tuple(bound.event for bound in bounds if bound.event)
-    tuning = Tuning(law, config.settings, events, SampledGaussian(1.0, noise, 1, 1 / scored), scored)
+    tuning = Tuning(law, config.settings, events, SampledGaussian(1.0, noise, 1, 1 / scored, type=ROUNDED), scored)
     # recomputed from what will be claimed
     claimed = tuning.epsilon(config.delta)
     if claimed > config.epsilon * (1 + 1e-6):
