@@ -75,6 +75,16 @@ class TestWithNothingElse:
         assert all(0 <= a["score"] <= 1 for a in document["annotations"])
         assert len(document["categories"][0]["keypoints"]) == 17
 
+    def test_a_file_that_is_skipped_is_told_and_ends_with_another_code(self, found, capsys, tmp_path):
+        found((40, 40))
+        grey(tmp_path / "a.png")
+        Path("b.png").write_bytes(Path("a.png").read_bytes()[:-50])
+        code, lines, errors = told(capsys, "predict", "a.png", "b.png", "--out", "out")
+        assert (code, len(errors)) == (1, 1)
+        assert "1 of 2 files" in errors[0]
+        assert any(line.startswith("skipped: b.png") for line in lines)
+        assert [p.name for p in Path("out").iterdir()] == ["a-pose.png"]
+
     def test_a_video(self, found, capsys):
         found((40, 40))
         write("b.mp4", size=(160, 80))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpose.cli.options import option, plain_console
-from dpose.errors import DposeError
+from dpose.errors import DposeError, IncompleteError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -175,6 +175,9 @@ def predict(
             console.print(table)
     for line in [*done.lines(), *left_out([file.name for file in left])]:
         console.print(line, soft_wrap=True)
+    if skipped := len(files) - done.pictures - done.videos:
+        said = f"{skipped:,} of {len(files):,} files could not be used and are named above; the others are done"
+        raise IncompleteError("files-skipped", said)
 
 
 def _split(paths: list[str]) -> tuple[Path | None, list[str]]:

@@ -312,10 +312,7 @@ def release_corpus(
     corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again, *work.spans, work.boxes)
     with _Batch(work, corpus, say) as batch:
         yield from batch.run(corpus.placed(jobs, again=work.again), at, release_item, AHEAD)
-    try:
-        raise_failed(batch.failed, len(jobs))
-    except DposeError as error:
-        raise IncompleteError(error.code, error.what, error.where, error.fix) from error
+    raise_failed(batch.failed, len(jobs))
 
 
 def release_all(
@@ -359,7 +356,7 @@ def release_one(work: Work, job: Job, *, progress: Callable[[], None] | None = N
 
 
 def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
-    """Raise one line for all files that could not be released, if there are some."""
+    """Raise one line for all files that could not be released, if there are some; the one file's error for one."""
     if not failed:
         return
     (job, error), *more = failed
@@ -369,7 +366,7 @@ def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
     if more:
         names = [str(other.source) for other, _ in more[:NAMED]]
         left += f"; besides this one {', '.join(names)}" + (", ..." if len(more) > NAMED else "")
-    raise DposeError(error.code, left, "" if str(job.source) in error.line() else str(job.source))
+    raise IncompleteError(error.code, left, "" if str(job.source) in error.line() else str(job.source))
 
 
 @dataclass

@@ -254,7 +254,7 @@ class Projection:
 
     Attributes:
         epsilon: Privacy budget of each video, as a whole. 0.5, 2 or 1/3: taken exactly.
-        delta: Probability that the bound may fail, above 0. Say 1e-5.
+        delta: By how much a probability may exceed the bound of e^epsilon, above 0. Say 1e-5.
         neighbours: What is hidden: pixels:M of the whole video (default pixels:16), pixels:M/frame of every
             frame, one frame, the whole clip, or box:WxH/frames:T (or /seconds:S): any T frames, in each of them
             inside one box, wherever it lies.

@@ -62,7 +62,7 @@ class TrainingPlan:
             before it; dp-head and adassp-head solve a linear correction; fdp-sgd and fpdp-sgd protect features;
             public-only or non-private.
         epsilon: The privacy budget of the whole run: 1 is strong, 8 is common. Or give `noise_multiplier`.
-        delta: The probability that the bound may fail, below 1 / number of units.
+        delta: By how much a probability may exceed the bound of e^epsilon, below 1 / number of units.
         epochs: Passes over the data, in expectation. steps = ceil(epochs * n / expected_batch_size). dp-head takes one
             pass in one step, adassp-head two in two, whatever this and `expected_batch_size` are.
         steps: Overrides `epochs`.
