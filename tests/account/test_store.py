@@ -572,11 +572,17 @@ def test_what_was_altered_by_hand_is_found(where, statement, said, capsys):
         "UPDATE budgets SET spent = '-1.0'",
         "DELETE FROM meets",
         "DELETE FROM journal WHERE kind = 'budget'",
+        "UPDATE journal SET kind = 'charge' WHERE kind = 'budget'",
+        "UPDATE journal SET kind = 'lift' WHERE kind = 'budget'",
+        "UPDATE journal SET name = 'budget 999' WHERE kind = 'budget'",
     ],
 )
-def test_who_writes_sql_without_the_key_switches_no_budget_off(where, statement):
+@pytest.mark.parametrize("later", [False, True])
+def test_who_writes_sql_without_the_key_switches_no_budget_off(where, statement, later):
     """Which budgets stand is in the journal; what is spent of each, and that each set meets itself, is looked for."""
     set_budget(Budget(1.0, 1e-5, "ward", HERE), where)
+    if later:  # so that the budget's row is not the journal's last, which is looked at anyway
+        charge(entry(0, marks_of(["of nobody else"])), where)
     with refused("budget-exceeded"):
         charge(entry(1, events=(pure(2.0),)), where)
     forget(where)

@@ -275,11 +275,14 @@ def _state(account: Transaction, budget: Budget, known: History, computed: Compo
 
 
 def _touched(account: Transaction, sets: Iterable[int]) -> list[Budget]:
-    """The budgets that share a picture with `sets`. The journal says which stand: there a missing row is found out."""
+    """The budgets that share a picture with `sets`.
+
+    The journal says which stand, read as a whole: whoever takes a row of it away, or calls it something else, cannot
+    switch a budget off.
+    """
     touched = sets_meeting(account, sets)
-    ever_set = account.rows("SELECT DISTINCT name FROM journal WHERE kind = 'budget'")
-    rows = [_standing(account, str(name)) for (name,) in sorted(ever_set)]
-    return [one for row in rows if row and (one := budget_from(row)).set_id in touched]
+    standing = map(budget_from, history(account).budgets.values())
+    return [one for one in standing if one.set_id in touched]
 
 
 def _admit(account: Transaction, budget: Budget, entry: Charge, place: Stored, before: Charge | None) -> None:

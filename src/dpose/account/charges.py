@@ -547,20 +547,26 @@ def check_account(where: Where = None) -> str:
             if any(name not in sets or sets[name][0] != digest for name, digest in named.items()):
                 return f"row {row.seq} names a set of pictures that is another one"
         cells = account.numbers("SELECT id, parent, set_id, members FROM cells ORDER BY id")
-        held = np.array(account.rows("SELECT subject, cell FROM subjects"), np.int64).reshape(-1, 2)
+        held = np.array(account.rows("SELECT subject, cell FROM subjects ORDER BY cell"), np.int64).reshape(-1, 2)
+        cuts = np.flatnonzero(np.diff(held[:, 1])) + 1
+        of_cell = {int(part[0, 1]): part[:, 0] for part in np.split(held, cuts) if len(part)}
+        nobody = np.zeros(0, np.int64)
+        of_set: dict[int, list[Any]] = {}
         chains: dict[int, frozenset[int]] = {0: frozenset()}
         meets = {(int(name), int(name)) for name in sets}
         for cell, parent, set_id, members in cells:
             above = chains.get(parent, frozenset())
             chains[cell] = above | {set_id}
             meets.update(pair for other in above for pair in ((set_id, other), (other, set_id)))
-            if int((held[:, 1] == cell).sum()) != members:
+            subjects = of_cell.get(cell, nobody)
+            for one in chains[cell]:
+                of_set.setdefault(one, []).append(subjects)
+            if len(subjects) != members:
                 return f"cell {cell} of its pictures has lost or won some"
         if set(account.numbers("SELECT one, other FROM meets")) != meets:
             return "which sets of pictures meet is not what was written"
         for name, (digest, count) in sets.items():
-            inside = [cell for cell, read in chains.items() if int(name) in read]
-            subjects = np.unique(held[np.isin(held[:, 1], inside), 0])
+            subjects = np.unique(np.concatenate(of_set.get(int(name), [nobody])))
             if len(subjects) != int(count) or account.key.set_digest(subjects) != digest:
                 return f"set {name} of its pictures is not as it was registered"
         return ""

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import platformdirs
+
 from dpose.engines.one_job import LOCAL, JobNote
 from dpose.errors import DposeError
 from dpose.files import closed_folder, write_atomic
@@ -40,8 +42,9 @@ _POLL = 0.1  # seconds
 
 
 def account_place() -> str:
-    """SHA-256 of where the environment says that the account is; an address may hold a password."""
-    return hashlib.sha256("\n".join(os.environ.get(name, "") for name in ACCOUNT).encode()).hexdigest()
+    """SHA-256 of where the account and the state folder are here; an address may hold a password."""
+    places = (os.environ.get(ACCOUNT[0], ""), str(platformdirs.user_state_path("dpose")))
+    return hashlib.sha256("\n".join(places).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
