@@ -148,11 +148,12 @@ def fetch(url: str) -> Path:
 def _fetch(url: str, folder: Path) -> None:
     store, root = opened_store(url)
     there = {name[len(root) :].strip("/"): facts for name, facts in store.find(root, detail=True).items()}
-    there.pop("", None)
+    # a record says what is removed here: none is an object, where the store was filled from a fetched folder
+    there = {name: facts for name, facts in there.items() if name and PurePosixPath(name).name != RECORD}
     if not there:
         raise FileNotFoundError(url)
     for name in there:
-        if leads_out(name) or PurePosixPath(name).name == RECORD:  # a record says what else is removed here
+        if leads_out(name):
             raise DposeError(
                 "object-name-escapes", f"{name!r:.80} is no name that an object may have", url, "rename it"
             )

@@ -204,7 +204,8 @@ def leads_out(name: str) -> bool:
     except UnicodeEncodeError:  # half a surrogate pair: no file is called that
         return True
     parts = PurePosixPath(name.replace("\\", "/"))
-    return not name or "\0" in name or parts.is_absolute() or ".." in parts.parts or name[1:2] == ":"
+    drive = os.name == "nt" and name[1:2] == ":"
+    return not name or "\0" in name or parts.is_absolute() or ".." in parts.parts or drive
 
 
 def leads_outside(file: Path, folder: Path) -> bool:

@@ -177,6 +177,17 @@ class TestIntervals:
         assert read["occupancy"].high <= 10
 
 
+def test_a_window_that_the_schedule_cuts_short_holds_no_more_than_it_has():
+    config = CountConfig.of(queries="occupancy,entries", epsilon="1", window="60s", visible="2s", times=1)
+    short = plans.bind_count(config, plans.Schedule("a clip", 1, Fraction(0), Fraction(10)))
+    whole = plans.bind_count(config, plans.Schedule("a minute", 1, Fraction(0), Fraction(60)))
+    for plan, entries in ((short, 2), (whole, 12)):  # chunks of five seconds
+        assert plan.largest(plan.mechanisms["occupancy"], 0) == 10
+        assert plan.largest(plan.mechanisms["entries"], 0) == entries * plan.mechanisms["entries"].most
+    read = readings(short, [ShownWindow(0, {"occupancy": ((10**6,),), "entries": ((10**6,),)})])
+    assert [one.high for one in read if one.name == "occupancy"] == [10]
+
+
 @pytest.mark.parametrize("raw", [10**6, -(10**6)])
 def test_noise_beyond_its_interval_leaves_the_whole_range(raw):
     """The interval misses what the number can be: nothing is known but its range, and no point is claimed."""

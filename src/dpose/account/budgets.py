@@ -236,7 +236,7 @@ def _standing(account: Transaction, name: str, owner: str | None = None) -> Jour
         return None
     if owner is not None and row.body["owner"] and account.key.owner_hash(owner) != row.body["owner"]:
         said = "this budget is somebody else's to change"
-        raise DposeError("budget-of-other-owner", said, row.body["data"], "give its owner's word")
+        raise DposeError("budget-of-other-owner", said, row.body["data"], "give the --owner that it was set with")
     return row
 
 

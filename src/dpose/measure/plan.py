@@ -206,13 +206,25 @@ class CountPlan:
 
     def divisor(self, query: CountQuery, window: int) -> Fraction:
         """What a window's noised number is divided by to be read: public, whatever its frames show."""
-        rate, width = self.config.rate, self.config.window
         if not query.mean:
-            return rate if query.each_frame else Fraction(1)
-        # the frames of one source that are looked at: the mean is of people present in all sources together
+            return self.config.rate if query.each_frame else Fraction(1)
+        # of one source: the mean is of people present in all sources together
+        return Fraction(max(1, self._looked_at(window)[1]))
+
+    def _looked_at(self, window: int) -> tuple[int, int]:
+        """Chunks and frames of one source that are looked at in a window, which the schedule may cut short."""
+        rate, width, chunk = self.config.rate, self.config.window, self.config.chunk
         begin = max(self.schedule.begin, window * width)
         end = min(self.schedule.end, (window + 1) * width)
-        return Fraction(max(1, math.ceil(end * rate) - math.ceil(begin * rate)))
+        return math.ceil(end / chunk) - math.floor(begin / chunk), math.ceil(end * rate) - math.ceil(begin * rate)
+
+    def largest(self, mechanism: Mechanism, window: int) -> float:
+        """The largest number that a window can have, whatever its frames show."""
+        chunks, frames = self._looked_at(window)
+        most = mechanism.most * chunks
+        if mechanism.frame_most:
+            most = min(most, mechanism.frame_most * frames)
+        return float(most * self.schedule.sources / self.divisor(mechanism.query, window))
 
 
 def bind_count(config: CountConfig, schedule: Schedule) -> CountPlan:

@@ -130,7 +130,7 @@ def _names(mechanism: Mechanism) -> list[str]:
 
 def _window_readings(plan: CountPlan, mechanism: Mechanism, shown: ShownWindow) -> Iterator[CountReading]:
     query, divisor = mechanism.query, float(plan.divisor(mechanism.query, shown.number))
-    most = mechanism.most * plan.window_chunks / divisor
+    most = plan.largest(mechanism, shown.number)
     half = half_width(mechanism.event, 1 - CONFIDENCE)
     for name, raw in zip(_names(mechanism), shown.raw[mechanism.name][0], strict=True):
         value, low, high = (min(max(x / divisor, 0.0), most) for x in (raw, raw - half, raw + half))

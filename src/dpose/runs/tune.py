@@ -369,7 +369,9 @@ def _trial(
         ) from error
     except OSError as error:  # whose file's name would
         raise DposeError(
-            "trial-not-finished", f"a trial could not be finished: {error.strerror}", fix="start again, and it goes on"
+            "trial-not-finished",
+            f"a trial could not be finished: {error.strerror or 'a file failed'}",
+            fix="start again, and it goes on",
         ) from None
     if done.interrupted:
         raise KeyboardInterrupt

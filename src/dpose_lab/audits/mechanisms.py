@@ -43,8 +43,8 @@ ENGINE_FAULTS = {
     "same-batch": "same-batch",
 }
 SAMPLING_FAULTS = {**ENGINE_FAULTS, "wrong-sampling": "twice-the-rate"}
-LARGEST = 100.0
-"""Epsilon beyond which probabilities of the mechanisms are too small to be numbers."""
+SMALLEST, LARGEST = 1e-3, 45.0
+"""Between these epsilons the mechanisms' probabilities, and those of their faults, are numbers that differ."""
 OF_SAMPLING = frozenset({"wrong-sampling", "twice-the-rate"})
 NOT_SAMPLED = ": it draws no sample; poisson-gaussian does"
 SMALL_FAULTS = {
@@ -94,9 +94,9 @@ def build(name: str, epsilon: float, delta: float, plant: str | None = None, see
             "mechanism-unknown", f"no mechanism called {name!r}", fix=f"choose one of {', '.join(MECHANISMS)}"
         )
     check_epsilon(epsilon)
-    if epsilon > LARGEST:
-        said = f"audits no claim above epsilon {LARGEST:g}, where probabilities are too small to be numbers"
-        raise DposeError("epsilon-beyond-audit", said, name, "choose a smaller one")
+    if not SMALLEST <= epsilon <= LARGEST:
+        said = f"audits claims of epsilon {SMALLEST:g} to {LARGEST:g}, whose probabilities are numbers that differ"
+        raise DposeError("epsilon-beyond-audit", said, name, "choose one of these")
     make, faults = MECHANISMS[name]
     if plant is not None and plant not in faults:
         if plant not in UNSEEN and plant in ALL_FAULTS:
