@@ -96,7 +96,7 @@ class TestHub:
 
     def test_a_mistyped_folder_asks_nobody(self, monkeypatch):
         monkeypatch.setattr(self.hub, "snapshot_download", lambda *a, **o: pytest.fail("asked the Hub"))
-        with refused("file-unreadable"):
+        with refused("model-unknown", where="nano"):
             load_model("runs/pubilc")
 
     def test_failures_are_one_line(self, folder, monkeypatch):

@@ -1,5 +1,6 @@
 """The pose task under `vmap(grad(...))`: per-unit gradients are what one backward pass a unit gives."""
 
+import contextlib
 import functools
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from torch.func import grad, vmap
 
+from dpose.pose.data import open_data
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.units import Task, View
@@ -204,6 +206,17 @@ def test_the_metric_decodes_logits():
     assert metric.compute().to_dict()["columns"]["Mean"] == 100
     metric.update((x.roll(24, -1), y), targets)  # 12 pixels off, more than half a head; those at the edge further
     assert metric.compute().to_dict()["columns"]["Mean"] == 50
+
+
+def test_labels_of_another_skeleton_are_refused(pose_fixtures):
+    model = PoseModel(PoseConfig("nano"))
+    own = open_data(f"coco:{pose_fixtures}/coco", input_size=model.config.input_size)
+    for units, joints in ((own, 17), (open_data(f"coco:{pose_fixtures}/coco", skeleton="mpii"), 16)):
+        batch = PoseTask().collate([units.load(0, np.random.default_rng(0))])
+        targets = {name: value[0] for name, value in batch.targets.items()}
+        assert targets["keypoints"].shape[-2] == joints
+        with refused("joints-differ", where="17") if units is own else contextlib.nullcontext():
+            PoseTask().loss(model, dict(model.named_parameters()), batch.inputs[0], targets)
 
 
 def test_models_of_another_kind_are_refused():

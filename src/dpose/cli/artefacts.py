@@ -31,7 +31,7 @@ def compare(
 
 
 def export_onnx_file(
-    run: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    run: Annotated[Path, typer.Argument(help="A run or model folder, or a model that comes with dpose.")],
     out: Annotated[Path, typer.Argument(help="The file to write, MODEL.onnx.")],
     pictures: Annotated[
         list[Path] | None,

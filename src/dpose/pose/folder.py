@@ -82,7 +82,7 @@ def save_model(model: PoseModel, folder: Path) -> None:
 
 
 def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
-    """Load the model in `folder`, or on the Hub as "hf:OWNER/NAME", in float32 and evaluation mode.
+    """Load the model that `find_model` finds, in float32 and evaluation mode: of a folder, the Hub, or shipped weights.
 
     Weights of another floating-point type (half precision) are converted. A folder of transformers' ViTPose and a file
     of OpenMMLab's are read, too (`dpose.pose.elsewhere`).
@@ -91,7 +91,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
         DposeError: a file is missing, cut off, not what it should be, or of another task; a tensor is
             missing, unknown or of another shape.
     """
-    folder = fetched(str(folder)) if str(folder).startswith(PREFIX) else Path(folder)
+    folder = fetched(str(folder)) if str(folder).startswith(PREFIX) else find_model(str(folder))
     if is_elsewhere(folder):
         return read_elsewhere(folder).to(torch.device(device))
     config = _read_config(folder / CONFIG)

@@ -82,6 +82,10 @@ class PoseTask:
         if not isinstance(model, PoseModel):
             raise DposeError("model-of-other-task", f"the pose task trains a PoseModel, not a {type(model).__name__}")
         self._check(model.config)
+        labelled, joints = targets["keypoints"].shape[-2], len(skeleton_named(self.skeleton))
+        if labelled != joints:
+            said = f"the labels are of {labelled} joints, and the model of {joints}"
+            raise DposeError("joints-differ", said, f"skeleton {self.skeleton}", "open the data with that skeleton")
         if self.precision == "bf16":
             with torch.autocast(inputs.device.type, torch.bfloat16):
                 outputs = functional_call(model, dict(params), (inputs,))

@@ -18,7 +18,7 @@ from dpose.pose.data.augment import Augment
 from dpose.pose.data.labels import Labels, PoseDataset, units_of
 from dpose.pose.data.pictures import Regions
 from dpose.pose.data.units import PoseUnits, UnitKind
-from dpose.pose.skeletons import SKELETONS, Skeleton
+from dpose.pose.skeletons import Skeleton, skeleton_named
 from dpose.privacy.selection import Selection, as_selection
 
 SOURCES: Registry[PoseDataset] = Registry(
@@ -102,6 +102,7 @@ def open_data(
     unit: UnitKind = "image",
     limit: int | Selection | None = None,
     regions: Regions | None = None,
+    skeleton: str | None = None,
 ) -> PoseUnits:
     """Open pose data by a spec.
 
@@ -118,6 +119,7 @@ def open_data(
         limit: Largest number of units, chosen by name (`PoseUnits.limit`); a plain number takes the first of a fixed
             order.
         regions: Finds where to crop (`PoseUnits.with_regions`).
+        skeleton: Skeleton of the labels, that of the model to train; the data's own if None.
 
     Returns:
         The units; `report` says what was read and what was left out.
@@ -134,6 +136,8 @@ def open_data(
         assert dataset.open is not None, f"{resolved.name} has neither labels nor units"
         units = dataset.open(resolved.place, resolved.split, **how, **options)
     units.set_names = resolved.set_names
+    if skeleton is not None:
+        units = units.with_skeleton(skeleton_named(skeleton))
     selection = as_selection(limit)
     if selection is not None:
         units = units.limit(selection)
@@ -150,10 +154,9 @@ def open_several(
     augment: Augment | None = None,
     unit: UnitKind = "image",
     limit: int | Selection | None = None,
-    skeleton: str | None = None,
     regions: Regions | None = None,
 ) -> PoseUnits:
-    """Open one or several datasets as one, with labels in one skeleton.
+    """Open one or several datasets as one, with labels in the first one's skeleton.
 
     Args:
         specs: At least one.
@@ -162,14 +165,13 @@ def open_several(
         augment: Random changes; none if None.
         unit: As in `open_data`.
         limit: Largest number of units of all of them together, chosen by name.
-        skeleton: Skeleton of the labels; the first data's own if None.
         regions: As in `open_data`.
     """
     resolved = [_resolved(spec, purpose) for spec in specs]
     for i, one in enumerate(resolved):
         if any(one.same_units(other) for other in resolved[:i]):
             raise DposeError("data-given-twice", "the same data twice", str(one), "each unit may count once only")
-    target = SKELETONS[skeleton] if skeleton else resolved[0].skeleton
+    target = resolved[0].skeleton
     how = {"purpose": purpose, "input_size": input_size, "augment": augment, "unit": unit, "regions": regions}
     parts = [open_data(s, **how) for s in resolved]  # type: ignore[arg-type]
     units = (
