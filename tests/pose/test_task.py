@@ -10,6 +10,7 @@ from torch.func import grad, vmap
 
 from dpose.pose.data import open_data
 from dpose.pose.model import PoseConfig, PoseModel, apply_strategy, fold_batchnorm
+from dpose.pose.skeletons import MPII
 from dpose.pose.task import PoseTask
 from dpose.units import Task, View
 from refusals import refused
@@ -211,7 +212,7 @@ def test_the_metric_decodes_logits():
 def test_labels_of_another_skeleton_are_refused(pose_fixtures):
     model = PoseModel(PoseConfig("nano"))
     own = open_data(f"coco:{pose_fixtures}/coco", input_size=model.config.input_size)
-    for units, joints in ((own, 17), (open_data(f"coco:{pose_fixtures}/coco", skeleton="mpii"), 16)):
+    for units, joints in ((own, 17), (own.with_skeleton(MPII), 16)):
         batch = PoseTask().collate([units.load(0, np.random.default_rng(0))])
         targets = {name: value[0] for name, value in batch.targets.items()}
         assert targets["keypoints"].shape[-2] == joints
