@@ -277,8 +277,8 @@ def _state(account: Transaction, budget: Budget, known: History, computed: Compo
 def _touched(account: Transaction, sets: Iterable[int]) -> list[Budget]:
     """The budgets that share a picture with `sets`.
 
-    The journal says which stand, read as a whole: whoever takes a row of it away, or calls it something else, cannot
-    switch a budget off.
+    The journal says which stand, read as a whole: a row of it that was taken away, or called something else, switches
+    no budget off.
     """
     touched = sets_meeting(account, sets)
     standing = map(budget_from, history(account).budgets.values())
