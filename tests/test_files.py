@@ -45,11 +45,11 @@ def test_a_folder_is_made_only_where_nothing_is(tmp_path):
 
 def test_a_link_to_nothing_is_no_place(tmp_path):
     (link := tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    with refused("output-exists", where=link):
-        check_place(link)
+    for as_file in (False, True):
+        with refused("output-exists", where=link):
+            check_place(link, as_file=as_file)
     with refused("output-below-file", where=link):
         check_place(link / "below", as_file=True)
-    check_place(link, as_file=True)  # a file takes its place
 
 
 def mode(path):

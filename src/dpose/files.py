@@ -119,6 +119,14 @@ def file_text(path: str | Path, *, encoding: str = "utf-8", errors: str = "stric
     return io.TextIOWrapper(io.BytesIO(file_bytes(path, limit)), encoding, errors).read()
 
 
+def read_bytes(path: str | Path) -> bytes:
+    """A file's content, as `file_bytes`; a file that cannot be read is one line."""
+    try:
+        return file_bytes(Path(path))
+    except OSError as error:
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
+
+
 def file_json(path: str | Path, *, limit: int = LONGEST_TEXT) -> Any:
     """What a regular file of JSON, in UTF-8, holds.
 
@@ -399,8 +407,8 @@ def write_private(path: Path, data: bytes | str) -> None:
     write_atomic(path, data, mode=0o600)
 
 
-def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = False) -> None:
-    """Refuse to write where something is already.
+def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = False) -> Path:
+    """Refuse to write where something is already; the nearest folder above that is there.
 
     Args:
         out: Where a folder shall be made.
@@ -415,11 +423,6 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
     if os.path.lexists(out) and not free:
         what = "already exists" if out.exists() else "is a link to nothing"
         raise DposeError("output-exists", what, str(out), "choose another --out, or remove it first")
-    _folder_above(out)
-
-
-def _folder_above(out: Path) -> Path:
-    """The nearest folder above that is there, in which `out`, or a folder to it, can be made."""
     above = next(path for path in out.absolute().parents if os.path.lexists(path))
     if not above.is_dir():
         what = "file" if above.exists() else "link to nothing"
@@ -454,11 +457,9 @@ def check_place(out: Path, *, as_file: bool = False, may_stand: bool = False) ->
     Raises:
         DposeError: something else is there, or nothing can be written there.
     """
-    within = may_stand and out.is_dir()
-    if not within and (out.is_dir() or not as_file):
-        check_free(out)
+    above = out if may_stand and out.is_dir() else out.parent if as_file and out.is_file() else check_free(out)
     try:
-        with tempfile.NamedTemporaryFile(dir=out if within else _folder_above(out), prefix=f".{out.name}."):
+        with tempfile.NamedTemporaryFile(dir=above, prefix=f".{out.name}."):
             pass
     except OSError as error:
         raise explain_os_error(error, out) from error

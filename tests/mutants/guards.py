@@ -192,7 +192,7 @@ GUARDED = {
     ),
     "privacy/neighbours.py": Guarded(
         ("privacy/test_neighbours.py", "release/test_boxes.py"),
-        ("Neighbours.parse", "Neighbours.timed", "Neighbours.resolved", "Neighbours.scaled"),
+        ("Neighbours.parse", "Neighbours.timed", "Neighbours.resolved"),
     ),
     "privacy/ranges.py": Guarded(("release/test_boxes.py",), ("most_frames",)),
     "privacy/noise.py": Guarded((*STREAMS, "training/test_step.py")),

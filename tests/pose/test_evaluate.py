@@ -60,7 +60,7 @@ class TestModels:
     def test_detected_boxes_and_doubles(self, monkeypatch, labels, pose_fixtures):
         oracle(monkeypatch, labels, COCO)
         path = pose_fixtures / "coco" / "test_coco_det_AP_H_56.json"
-        boxes, problems = read_detections(path, {i.id: i for i in labels.pictures})
+        boxes, problems = read_detections(path)
         assert (sum(map(len, boxes.values())), len(problems)) == (118, 0)
         result = keypoint_ap(model_of("coco"), labels, boxes)
         # every box of a person gives that person's labels: all but one of them are suppressed
@@ -86,14 +86,13 @@ class TestDetections:
             ({"image_id": 785, "bbox": [0, 0, 1, 1], "score": 1.5}, "not a bbox"),
             ({"image_id": 785, "bbox": [0, 0, 0, 1], "score": 1}, "an empty box"),
             ({"image_id": 785, "bbox": [0, 0, 1e300, 1e300], "score": 1}, "a box beyond"),
-            ({"image_id": 1, "bbox": [0, 0, 1, 1], "score": 1}, "a box of a picture that is not"),
         ],
     )
     def test_a_broken_box_is_skipped_and_told_by_its_place(self, tmp_path, entry, kind):
         good = {"image_id": 785, "bbox": [1, 2, 3, 4], "score": 0.5}
         path = tmp_path / "det.json"
         path.write_text(json.dumps([good, entry, {**good, "category_id": 3}]))
-        boxes, problems = read_detections(path, {785: 1})
+        boxes, problems = read_detections(path)
         assert boxes[785][0].corners.tolist() == [1, 2, 4, 6]
         assert len(boxes[785]) == 1
         (problem,) = problems

@@ -18,8 +18,8 @@ def person(x, y=50.0, scale=1.0, scores=0.9, noise=0.0, seed=0):
     return FoundPerson(Pose(points, np.full(17, scores)), 0.9, box, box)
 
 
-def numbers(frames, **options):
-    tracker = Tracker(COCO, **options)
+def numbers(frames):
+    tracker = Tracker(COCO)
     return [tracker(people) for people in frames]
 
 

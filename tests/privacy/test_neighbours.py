@@ -236,13 +236,6 @@ class TestResolved:
         near = Neighbours.of_box(9, 5, 3)
         assert near.timed(TIMES) is near
 
-    def test_several_together(self):
-        assert Neighbours("image", Relation.REPLACE).scaled(3) == Neighbours("image", Relation.REPLACE, 3)
-        assert Neighbours.of_pixels(16, "frame").scaled(10) == Neighbours.of_pixels(160, "frame")
-        for near, k in ((Neighbours.of_box(9, 5, 3), 2), (Neighbours.of_pixels(None), 2), (Neighbours("image"), 0)):
-            with pytest.raises(ValueError, match="several times"):
-                near.scaled(k)
-
 
 class TestJson:
     @pytest.mark.parametrize(

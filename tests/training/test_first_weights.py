@@ -300,7 +300,7 @@ def test_a_file_of_weights_and_fetched_ones(run, dots, tmp_path):
             dots.task, model, private=dots.data(40), plan=plan(), out="a", console=QUIET,
             start=tmp_path / "plain" / "model.safetensors",
         )  # fmt: skip
-    fetched = FirstWeights.fetched("somewhere", "nobody of these was photographed there")
+    fetched = FirstWeights(name="somewhere", given="nobody of these was photographed there")
     done = train(dots.task, model, private=dots.data(40), plan=plan(), out="b", console=QUIET, start=fetched)
     assert done.statement.conditional_on == ("nobody of these was photographed there",)
     with refused("weights-missing"):

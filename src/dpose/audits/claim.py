@@ -46,12 +46,7 @@ SUPPOSES = {
 
 
 def audit_claim(
-    folder: Path,
-    opening: Path | None,
-    *,
-    alpha: float = 0.05,
-    commitment: str | None = None,
-    state_dir: Path | None = None,
+    folder: Path, opening: Path | None, *, alpha: float = 0.05, commitment: str | None = None
 ) -> AuditReport:
     """Test what the statement of a released model claims by the canaries that were planted before training.
 
@@ -60,11 +55,10 @@ def audit_claim(
         opening: The file that opens the commitment in its statement.
         alpha: Probability that a true claim is refuted.
         commitment: What the auditor was given before training; None to take the folder's word that it is this one.
-        state_dir: Where heads of ledgers are kept apart; the user's state folder by default.
     """
     if not 0 < alpha < 1:
         raise DposeError("level-out-of-range", f"the level must lie between 0 and 1, not {alpha}", "--alpha")
-    statement = verify_run(folder, state_dir).statement
+    statement = verify_run(folder).statement
     planted = _planted(statement, folder)
     if commitment is not None and commitment.lower() != planted.commitment:
         raise DposeError(
@@ -113,19 +107,18 @@ def audit_claim(
     )
 
 
-def hand_over(folder: Path, out: Path, state_dir: Path | None = None) -> Opening:
+def hand_over(folder: Path, out: Path) -> Opening:
     """Read what this machine keeps to open the commitment of the run in `folder`, checked against its statement.
 
     Args:
         folder: The run folder.
         out: Where it is to be written; must not exist.
-        state_dir: Where openings are kept; the user's state folder by default.
     """
     if out.exists():
         raise DposeError("output-exists", "already exists", str(out), "choose another --out, or remove it first")
-    statement = verify_run(folder, state_dir).statement
+    statement = verify_run(folder).statement
     planted = _planted(statement, folder)
-    opening = kept_opening(read_ledger(folder / "ledger.jsonl")[0].run_id, state_dir)
+    opening = kept_opening(read_ledger(folder / "ledger.jsonl")[0].run_id)
     if opening is None:
         raise DposeError(
             "opening-missing",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import file_bytes, file_json, file_text, json_text, write_atomic
+from dpose.files import file_json, file_text, json_text, read_bytes, write_atomic
 from dpose.measure import NUMBERS, PLOT, SEAL, STATEMENT, TABLE
 from dpose.measure.plan import CountPlan
 from dpose.measure.statement import check_recorded_count
@@ -57,7 +57,7 @@ def write_folder(folder: Path, count: Count, *, plot: bool = True) -> PrivacySta
     """
     read = readings(count.plan, count.shown)
     kept = not plot and (folder / PLOT).exists()
-    files = {PLOT: _bytes(folder / PLOT) if kept else _plot(count.plan, read), **_texts(count, read)}
+    files = {PLOT: read_bytes(folder / PLOT) if kept else _plot(count.plan, read), **_texts(count, read)}
     statement, line = sealed_alone(count.statement, _digests(files))
     # the numbers last: where they are, all else is, so that a counter that was killed can go on
     for name, data in {STATEMENT: statement.to_json().encode(), SEAL: line, **files}.items():
@@ -110,8 +110,8 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
     """
     count = read_folder(folder)
     spent = count.statement.verify()
-    seal = open_seal(count.statement, _bytes(folder / SEAL), str(folder))
-    files = {name: _bytes(folder / name) for name in (NUMBERS, TABLE, PLOT)}
+    seal = open_seal(count.statement, read_bytes(folder / SEAL), str(folder))
+    files = {name: read_bytes(folder / name) for name in (NUMBERS, TABLE, PLOT)}
     seal.check_digests(_digests(files), str(folder))
     for name, wanted in _texts(count, readings(count.plan, count.shown)).items():
         if files[name] != wanted:
@@ -136,13 +136,6 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
 
 def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        return file_bytes(file)
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(file)) from error
 
 
 def window_times(plan: CountPlan, window: int) -> tuple[str, str]:

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.media.images import decode_image, read_bytes
+from dpose.files import read_bytes
+from dpose.media.images import decode_image
 
 LINKED_FRAMES = 100_000
 """A clip of more frames is declared unlinked: its frames are not registered one by one."""

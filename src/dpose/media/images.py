@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_bytes, write_atomic
+from dpose.files import read_bytes, write_atomic
 from dpose.media.headers import Header, HeaderError, orientation, read_header
 
 Image = NDArray[np.uint8]
@@ -204,14 +204,6 @@ def _heic(data: bytes, name: str, flags: int) -> NDArray[Any]:
         return np.ascontiguousarray(np.asarray(picture.convert(wanted)))
     except (ValueError, OSError, RuntimeError, SyntaxError) as error:
         raise DposeError("picture-undecodable", "the picture cannot be decoded", name) from error
-
-
-def read_bytes(path: str | Path) -> bytes:
-    """A file's content."""
-    try:
-        return file_bytes(Path(path))
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
 
 
 def _checked_header(data: bytes, name: str) -> Header:

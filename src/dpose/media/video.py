@@ -14,11 +14,11 @@ who only wants to see it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import lazy_loader
 import numpy as np
@@ -231,35 +231,26 @@ class Damage:
     packets: int = 0
 
 
-class SoundWriter(Protocol):
-    """Receives the packets of a video's sound (`dpose.media.video_writer.VideoWriter`)."""
-
-    @property
-    def keeps_sound(self) -> bool:
-        """Whether sound is copied."""
-
-    def add_sound(self, packet: Any) -> None:
-        """Copy a packet of sound."""
-
-
-def read_frames(info: VideoInfo, writer: SoundWriter | None = None, damage: Damage | None = None) -> Iterator[Frame]:
-    """All frames in order; a `writer` that keeps sound receives the sound's packets on the way.
+def read_frames(
+    info: VideoInfo, add_sound: Callable[[Any], None] | None = None, damage: Damage | None = None
+) -> Iterator[Frame]:
+    """All frames in order; `add_sound` receives the sound's packets on the way.
 
     Args:
         info: The video.
-        writer: Receives the sound.
+        add_sound: Copies one packet of the sound; None where it is not kept.
         damage: Counts what cannot be decoded, which is passed over then. None refuses it.
     """
     with opened_video(info.path) as container:
         stream = picture_stream(container, info.path)
         stream.thread_type = "AUTO"
-        sound = container.streams.audio[0] if writer is not None and writer.keeps_sound else None
+        sound = container.streams.audio[0] if add_sound else None
         count, kept, last = 0, 0, -1
         primer = None
         for packet in _packets_of(container, [stream, *([sound] if sound else [])], damage):
             if sound is not None and packet.stream.type == "audio":
-                assert writer is not None
-                primer = _copy_sound(packet, info, writer, primer)
+                assert add_sound is not None
+                primer = _copy_sound(packet, info, add_sound, primer)
                 continue
             if info.parts and sound is None and last >= info.parts[-1].stop:
                 break  # nothing after it is kept
@@ -289,7 +280,7 @@ def read_frames(info: VideoInfo, writer: SoundWriter | None = None, damage: Dama
         )
 
 
-def _copy_sound(packet: Any, info: VideoInfo, writer: SoundWriter, primer: Any) -> Any:
+def _copy_sound(packet: Any, info: VideoInfo, add_sound: Callable[[Any], None], primer: Any) -> Any:
     """Copy a packet of sound that is heard, at its time.
 
     What an edit list cuts away is not heard and stays behind, but for the one packet that a decoder of sound needs to
@@ -312,8 +303,8 @@ def _copy_sound(packet: Any, info: VideoInfo, writer: SoundWriter, primer: Any) 
     shift = round((tick - at) * info.time_base / packet.time_base)
     packet.pts, packet.dts = packet.pts - shift, packet.dts - shift
     if primer is not None:
-        writer.add_sound(primer)
-    writer.add_sound(packet)
+        add_sound(primer)
+    add_sound(packet)
     return None
 
 

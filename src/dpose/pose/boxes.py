@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.error import URLError
@@ -78,7 +78,6 @@ class DetectedBoxes:
 
     def __init__(self, path: Path, least: float = 0.5) -> None:
         self._boxes, self.problems = read_detections(path, least=least)
-        self._path = path
 
     def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """Return the picture's or frame's boxes."""
@@ -122,14 +121,11 @@ def _without(padding: float, box: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.concatenate([middle - half, middle + half])
 
 
-def read_detections(
-    path: Path, known: Mapping[int, object] | None = None, least: float = 0.0
-) -> tuple[dict[int, list[Box]], Problems]:
+def read_detections(path: Path, least: float = 0.0) -> tuple[dict[int, list[Box]], Problems]:
     """Read the boxes of a detections file, a JSON list, by picture id, best first.
 
     Boxes are used as they are, not clipped to the picture, as in the reference implementations. Entries of another
-    category than 1 (person) are ignored; invalid entries are reported by their position in the file, and so are boxes
-    of pictures that are not `known`.
+    category than 1 (person) are ignored; invalid entries are reported by their position in the file.
     """
     problems = Problems()
     content = read_json(path, problems)
@@ -146,8 +142,6 @@ def read_detections(
             problems.add("an empty box", where)
         elif np.abs(box).max() > LARGEST:
             problems.add("a box beyond any picture", where)
-        elif known is not None and entry["image_id"] not in known:
-            problems.add("a box of a picture that is not among the labels", where, detail=f"image {entry['image_id']}")
         elif score[0] >= least:
             corners = np.array([box[0], box[1], box[0] + box[2], box[1] + box[3]])
             boxes.setdefault(entry["image_id"], []).append(Box(corners, float(score[0])))

@@ -180,13 +180,6 @@ class Box:
     score: float
     turn: float = 0.0
 
-    def crop(
-        self,
-        size: tuple[int, int],
-        padding: float = PADDING,
-        rotation: float = 0.0,
-        scale: float = 1.0,
-        flip: bool = False,
-    ) -> Matrix:
-        """Return the transform that crops the person, upright: `crop_transform` with `rotation` added to the turn."""
-        return crop_transform(self.corners, size, padding, self.turn + rotation, scale, flip)
+    def crop(self, size: tuple[int, int], padding: float = PADDING) -> Matrix:
+        """Return the transform that crops the person, upright."""
+        return crop_transform(self.corners, size, padding, self.turn)

@@ -262,13 +262,11 @@ class JointMap:
     """Conversion of labels from one skeleton to another.
 
     Attributes:
-        source: The labels' skeleton.
         target: The skeleton to convert to.
         shared: (source joint, target joint) of those that both have.
         derived: (target joint, the source joints that it is a weighted sum of).
     """
 
-    source: Skeleton
     target: Skeleton
     shared: tuple[tuple[int, int], ...]
     derived: tuple[tuple[int, Weights], ...]
@@ -346,7 +344,7 @@ def joint_map(source: str | Skeleton, target: str | Skeleton, *, predicted: bool
             parents = dict.fromkeys(_NEAREST[name], 1 / len(_NEAREST[name]))
         if parents and name not in known and set(parents) <= set(known):
             derived.append((t, tuple((known.index(parent), weight) for parent, weight in parents.items())))
-    return JointMap(from_, to, shared, tuple(derived))
+    return JointMap(to, shared, tuple(derived))
 
 
 def lsp_to_mpii(joints: ArrayLike, visible: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:

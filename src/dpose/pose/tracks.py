@@ -61,13 +61,10 @@ class Tracker:
 
     Args:
         skeleton: Skeleton of the people.
-        missed: Number of consecutive frames in which a person may be missed and keeps the number.
-        least: Least similarity, in (0, 1].
     """
 
-    def __init__(self, skeleton: Skeleton, missed: int = MISSED, least: float = LEAST) -> None:
+    def __init__(self, skeleton: Skeleton) -> None:
         self._sigmas = sigmas_of(skeleton)
-        self._missed, self._least = missed, least
         self._tracks: list[_Track] = []
         self._next = 1
         self._begun = False
@@ -85,8 +82,8 @@ class Tracker:
         alike = np.array([[self._likeness(track, person) for person in people] for track in self._tracks])
         chosen: dict[int, _Track] = {}
         if alike.size:
-            rows, columns = linear_sum_assignment(np.where(alike < self._least, 0.0, alike), maximize=True)
-            chosen = {int(c): self._tracks[r] for r, c in zip(rows, columns, strict=True) if alike[r, c] >= self._least}
+            rows, columns = linear_sum_assignment(np.where(alike < LEAST, 0.0, alike), maximize=True)
+            chosen = {int(c): self._tracks[r] for r, c in zip(rows, columns, strict=True) if alike[r, c] >= LEAST}
         for track in self._tracks:
             track.missed += 1
         numbers = []
@@ -98,7 +95,7 @@ class Tracker:
                 self._next += 1
                 self._tracks.append(chosen[n])
             numbers.append(chosen[n].number)
-        self._tracks = [track for track in self._tracks if track.missed <= self._missed]
+        self._tracks = [track for track in self._tracks if track.missed <= MISSED]
         return numbers
 
     def _likeness(self, track: _Track, person: FoundPerson) -> float:
@@ -168,14 +165,9 @@ class OneEuro:
     Each coordinate is an exponential average whose cutoff rises with its smoothed speed (the paper's equations 3 to 5).
     Speeds are measured in the person's sizes, so that people near and far are smoothed alike. A joint that is not
     finite is left as it is, and its filter starts again afterwards.
-
-    Args:
-        least_cutoff: Hertz.
-        beta: Hertz for a person's size a second.
     """
 
-    def __init__(self, least_cutoff: float = LEAST_CUTOFF, beta: float = BETA) -> None:
-        self._least, self._beta = least_cutoff, beta
+    def __init__(self) -> None:
         self._time = -math.inf
         self._points: NDArray[np.float64] | None = None
         self._speeds: NDArray[np.float64] = np.zeros(0)
@@ -200,7 +192,7 @@ class OneEuro:
         speed = np.where(known, (new - self._points) / passed, 0.0)
         share = _share(np.array(SPEED_CUTOFF), passed)
         speed = share * speed + (1 - share) * self._speeds
-        cutoff = self._least + self._beta * np.abs(speed) / size
+        cutoff = LEAST_CUTOFF + BETA * np.abs(speed) / size
         share = _share(cutoff, passed)
         smooth = np.where(known, share * new + (1 - share) * self._points, new)
         self._points, self._speeds, self._time = smooth, np.where(known, speed, 0.0), time

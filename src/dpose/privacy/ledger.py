@@ -35,7 +35,7 @@ from filelock import FileLock
 
 from dpose.errors import DposeError
 from dpose.files import explain_os_error, file_json, private_folder, take_lock, write_atomic, write_private
-from dpose.privacy.entries import GENESIS, Entry, EntryType, Seal, last_seal, read_ledger, spent
+from dpose.privacy.entries import GENESIS, Entry, EntryType, Seal, read_ledger, spent
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.keys import state_folder
 from dpose.privacy.sections import PlantedCanaries
@@ -199,11 +199,6 @@ class Ledger:
         """
         self._append(EntryType.SEAL, *self._plan_and_key(), seal.to_dict())
         return self.head
-
-    @property
-    def last_seal(self) -> Seal | None:
-        """The seal that holds now; None if there was none."""
-        return last_seal(self._entries, str(self.path))
 
     def resume(self, key_id: str, first_step: int) -> None:
         """Record that a process takes up the run at `first_step` with the key `key_id`.

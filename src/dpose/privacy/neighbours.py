@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Protocol
@@ -343,18 +343,6 @@ class Neighbours:
         blank = self.relation is Relation.ZERO_OUT
         rest = " and contributed nothing, the number of them staying as it is" if blank else ""
         return f"{one if self.m == 1 else f'any {self.m} of them'} were {self.relation.words}{rest}"
-
-    def scaled(self, k: int) -> Neighbours:
-        """The neighbours of group privacy: k times as many units or pixels.
-
-        A chain of k neighbours by this relation leads from one such dataset to the other.
-
-        Raises:
-            ValueError: k is below 1; they are of a box, k of which are no box; or their pixels are not counted yet.
-        """
-        if k < 1 or self.m is None or self.scope == BOX:
-            raise ValueError("only a number of units or pixels can be taken several times")
-        return replace(self, m=self.m * k)
 
     def timed(self, times: Sequence[Fraction]) -> Neighbours:
         """The same with seconds counted in frames of a clip whose frames have these time stamps, in order."""

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import check_free, parsed_json, write_atomic
-from dpose.media.images import MAX_PIXELS, read_bytes
+from dpose.files import check_free, parsed_json, read_bytes, write_atomic
+from dpose.media.images import MAX_PIXELS
 from dpose.media.kinds import kind_of_name
 from dpose.privacy.events import ExactEvent
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions

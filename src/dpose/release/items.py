@@ -284,7 +284,7 @@ def encode_video(
         stamps: deque[tuple[int, int]] = deque()
 
         def frames() -> Iterator[NDArray[np.uint8]]:
-            for frame in read_frames(info, writer):
+            for frame in read_frames(info, writer.add_sound if kept else None):
                 stamps.append((frame.pts, frame.duration))
                 yield frame.pixels
 

@@ -11,9 +11,10 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
+from dpose.files import read_bytes
 from dpose.media.headers import Header, read_header
 from dpose.media.identity import LINKED_FRAMES, clip_hashes, exact_hashes, picture_hashes
-from dpose.media.images import decode_pixels, read_bytes
+from dpose.media.images import decode_pixels
 from dpose.media.video import VideoInfo
 from dpose.media.video_identity import checked_digest, video_hashes
 from dpose.privacy.marks import Marks, marks_of

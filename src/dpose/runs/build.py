@@ -198,7 +198,7 @@ def _start(config: RunConfig) -> FirstWeights:
     if shipped:
         return FirstWeights.of(shipped, NOBODY_IN_IMAGENET, learnt=FROM_IMAGENET, said=said)
     learnt = FROM_IMAGENET if said is None else FROM_IMAGENET + said_by_user(said)
-    return FirstWeights.fetched("ImageNet", NOBODY_IN_IMAGENET, learnt)
+    return FirstWeights(name="ImageNet", given=NOBODY_IN_IMAGENET, learnt=learnt)
 
 
 def check_seen(config: RunConfig) -> None:

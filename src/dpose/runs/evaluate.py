@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -81,7 +81,7 @@ def score_boxes(
         elsewhere = sum(map(len, boxes.values())) - count
         lines = f"Boxes: {count:,} of {file.name}"
         console.print(f"{lines}, {elsewhere:,} of other pictures" if elsewhere else lines, highlight=False)
-        _tell(problems.summary(), console)
+        show_report(problems.summary(), console)
     with _progress(console, len(labels.pictures)) as advance:
         result = keypoint_ap(model, labels, boxes, advance=advance)
     return result, len(labels.pictures)
@@ -168,11 +168,11 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
         units = None if len(absent) == sum(bool(p.learnt) for p in labels.pictures) else _units(spec)
         reserved = reserve_labels(predictions, units, absent, name=spec.shown, console=console)
     with committing(reserved):
-        _tell(labels.report(), console)
+        show_report(labels.report(), console)
         if labels.entries:
             return score_mpii_predictions(predictions, labels)
         result, problems = score_results(predictions, labels)
-    _tell(problems.summary(), console)
+    show_report(problems.summary(), console)
     return result
 
 
@@ -199,7 +199,7 @@ def _labels(spec: DataSpec, console: Console, limit: int | None) -> Labels:
     labels = _opened(spec)
     if limit is not None:
         labels = labels.limit(limit)
-    _tell(labels.report(), console)
+    show_report(labels.report(), console)
     return labels
 
 
@@ -207,11 +207,6 @@ def _opened(spec: DataSpec, pictures: bool = True) -> Labels:
     labels = open_labels(spec, pictures=pictures)
     assert labels is not None, f"{spec.name} has a measure but no labels"
     return labels
-
-
-def _tell(lines: Iterable[str], console: Console) -> None:
-    for line in lines:
-        console.print(line, highlight=False)
 
 
 def _unsupported(spec: DataSpec) -> DposeError:

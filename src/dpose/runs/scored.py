@@ -126,37 +126,27 @@ def reserve_noised_score(
     return protected, _reserve_release(charged, query, seeded)
 
 
-def reserve_reading(place: Path, units: UnitDataset, *, name: str, unit: str, console: Console) -> str:
+def reserve_labels(
+    place: Path,
+    units: UnitDataset | None,
+    absent: Sequence[str] = (),
+    *,
+    name: str,
+    unit: str = "image",
+    console: Console,
+) -> str:
     """Charge what is computed without noise from units that need protection and that a run may be trained on.
 
-    Args:
-        place: Where the results go.
-        units: What is read.
-        name: Of the data.
-        unit: What a unit of the data is.
-        console: Where progress goes.
-
-    Returns:
-        The name of the charge, to be committed once the results are kept.
-    """
-    marks = protect(units, console=console).identity.marks
-    return charge(reading_charge(place, name, marks, unit)).id
-
-
-def reserve_labels(
-    place: Path, units: UnitDataset | None, absent: Sequence[str], *, name: str, console: Console
-) -> str:
-    """As `reserve_reading`, where some pictures are not at hand and only their labels are read.
-
-    The account knows pictures by their content, and cannot tell whether it has met the absent ones. So they are charged
-    as what their labels say, which no other run is found by, and while any budget stands they are refused: it could be
-    theirs.
+    Of some pictures only labels may be at hand. The account knows pictures by their content, and cannot tell whether it
+    has met the absent ones. So they are charged as what their labels say, which no other run is found by, and while any
+    budget stands they are refused: it could be theirs.
 
     Args:
         place: Where the results go.
-        units: The pictures that are there; None if there are none.
+        units: What is read; None if nothing of it is there.
         absent: Of each absent picture, a text of its name and labels.
         name: Of the data.
+        unit: What a unit of the data is.
         console: Where progress goes.
 
     Returns:
@@ -172,7 +162,7 @@ def reserve_labels(
     known = marks_of(hashlib.sha256(f"dpose/labels/1 {text}".encode()).hexdigest() for text in absent)
     if units is not None:
         known = np.union1d(known, protect(units, console=console).identity.marks)
-    return charge(reading_charge(place, name, known, "image")).id
+    return charge(reading_charge(place, name, known, unit)).id
 
 
 def reserve_shown(place: Path, units: UnitDataset, *, name: str, console: Console) -> str:

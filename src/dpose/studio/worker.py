@@ -45,8 +45,9 @@ def _decode(task: Task) -> dict[str, Any]:
 def _decode_picture(source: Path, room: Path) -> dict[str, Any]:
     import numpy as np
 
+    from dpose.files import read_bytes
     from dpose.media.identity import picture_hashes
-    from dpose.media.images import decode_pixels, read_bytes
+    from dpose.media.images import decode_pixels
 
     data = read_bytes(source)
     pixels = decode_pixels(data, str(source))

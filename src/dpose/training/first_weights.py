@@ -141,11 +141,6 @@ class FirstWeights:
         return cls(digest, name, read_statement(place), given, run_id, folder, learnt=found)
 
     @classmethod
-    def fetched(cls, name: str, given: str, learnt: TrainedOn = NOT_SAID) -> FirstWeights:
-        """Weights from elsewhere that lie in no file here: what is taken as given of them, and their data."""
-        return cls(name=name, given=given, learnt=learnt)
-
-    @classmethod
     def within(cls, model: torch.nn.Module) -> FirstWeights:
         """The weights of a model of which nothing is said: found in the account if a run released just these."""
         return cls(digest_of_weights(model), "the model given", notes=False)

@@ -30,7 +30,7 @@ from dpose.runs.build import build_model, first_weights, open_units
 from dpose.runs.config import RunConfig
 from dpose.runs.data import only_source
 from dpose.runs.evaluate import record_query
-from dpose.runs.scored import reserve_reading
+from dpose.runs.scored import reserve_labels
 from dpose.training.canaries import Coins, toss_coins
 from dpose.training.folder import read_statement
 from dpose.training.plan import BoundPlan
@@ -109,7 +109,7 @@ def audit_membership(config: RunConfig, audit: MembershipAudit, out: Path, conso
     spec = DataSpec.parse(only_source(config, "an audit")).for_purpose("train")
     reading = ""
     if not spec.public:
-        reading = reserve_reading(out, units, name=spec.shown, unit=own.neighbours.unit.value, console=console)
+        reading = reserve_labels(out, units, name=spec.shown, unit=own.neighbours.unit.value, console=console)
     assert bound.event is not None
     assert plan.delta is not None
     runs = audit.shadows + audit.targets

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from dpose.errors import DposeError
+from dpose.files import read_bytes
 from dpose.pose.data.label_files import (
     LabelFile,
     PictureFinder,
@@ -42,7 +43,6 @@ from dpose.pose.data.label_files import (
     edges_between,
     id_of,
     joint_rows,
-    label_bytes,
     numbers,
     read_json,
     whole,
@@ -79,7 +79,7 @@ def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = Tr
 def coco_skeleton(root: Path, split: str, annotations: str = "", category: str = "") -> Skeleton:
     """Read the skeleton of the labels of one split, without the labels: COCO's if the file names no joints."""
     path, _ = LABEL_FILE.find(root, split, annotations)
-    raw = label_bytes(path)
+    raw = read_bytes(path)
     for match in re.finditer(rb'"categories"\s*:\s*', raw):
         text = raw[match.end() : match.end() + CATEGORIES_BYTES].decode("utf-8", "replace")
         try:
@@ -100,7 +100,7 @@ def coco_holds(root: Path, split: str, annotations: str = "", category: str = ""
         "coco" by `info`, with the split if the file has its usual name, or ""; and "coco" or "" by its pictures.
     """
     path, note = LABEL_FILE.find(root, split, annotations)
-    raw = label_bytes(path)
+    raw = read_bytes(path)
     own = f"coco:{split}" if not (annotations or note) else "coco"
     about = re.search(rb'"info"\s*:\s*\{[^{}]*\}', raw)
     declared = about is not None and re.search(rb"COCO 20\d\d Dataset|cocodataset\.org", about.group()) is not None

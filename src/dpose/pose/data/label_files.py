@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_bytes, leads_out, open_regular
+from dpose.files import leads_out, open_regular, read_bytes
 from dpose.media.images import shown_size
 
 
@@ -81,17 +81,9 @@ def count_problems(problems: int) -> str:
     return f"{problems:,} problem{'' if problems == 1 else 's'}" if problems else "No problems found"
 
 
-def label_bytes(path: Path) -> bytes:
-    """Read a file."""
-    try:
-        return file_bytes(path)
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
-
-
 def label_text(path: Path, problems: Problems | None = None) -> str:
     """Read a text file: UTF-8, or UTF-16 with its byte order mark; otherwise Latin-1, which is added to `problems`."""
-    raw = label_bytes(path)
+    raw = read_bytes(path)
     wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell writes
     try:
         return raw.decode("utf-16" if wide else "utf-8-sig")

@@ -150,15 +150,14 @@ class Labels:
         return decode() if self.cache is None else self.cache.read(path, decode, repr(size) if size else "")
 
     @cached_property
-    def _named(self) -> dict[str, LabelledPicture]:
-        return {PurePath(picture.name).as_posix(): picture for picture in self.pictures}
-
-    @cached_property
-    def _alike(self) -> dict[str, list[LabelledPicture]]:
-        alike: dict[str, list[LabelledPicture]] = {}
+    def _named(self) -> dict[str, list[LabelledPicture]]:
+        """The picture of each whole name; and those of each file name, in any folder."""
+        named: dict[str, list[LabelledPicture]] = {}
         for picture in self.pictures:
-            alike.setdefault(PurePath(picture.name).name, []).append(picture)
-        return alike
+            name = PurePath(picture.name)
+            for key in (name.as_posix(), f"*/{name.name}"):
+                named.setdefault(key, []).append(picture)
+        return named
 
     def picture_of(self, path: PurePath) -> LabelledPicture | None:
         """The picture that a path names: the one with whose whole name it ends, or whose own path ends with all of it.
@@ -169,8 +168,9 @@ class Labels:
         parts = path.parts
         for first in range(len(parts)):  # the longest name first
             if found := self._named.get("/".join(parts[first:])):
-                return found
-        ends = [p for p in self._alike.get(path.name, []) if p.path and p.path.parts[-len(parts) :] == parts]
+                return found[0]
+        alike = self._named.get(f"*/{path.name}", [])
+        ends = [picture for picture in alike if picture.path and picture.path.parts[-len(parts) :] == parts]
         if len(ends) > 1:
             said = f"may be {ends[0].name} or {ends[1].name}: both end like it"
             raise DposeError("picture-name-ambiguous", said, str(path), "name it with the folders above it")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.pose.data.label_files import label_bytes
+from dpose.files import read_bytes
 
 LARGEST = 1 << 30
 """Size of the largest array that is read, bytes."""
@@ -44,7 +44,7 @@ def read_mat(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
         Arrays by name, with the file's types and shapes (two dimensions at least).
     """
     try:
-        return _arrays(label_bytes(path), names)
+        return _arrays(read_bytes(path), names)
     except (_MatError, zlib.error, struct.error) as error:
         raise DposeError(
             "matlab-unreadable", f"not a readable MATLAB file ({error})", str(path), "download it again"

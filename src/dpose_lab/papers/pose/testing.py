@@ -26,7 +26,7 @@ from dpose.pose.skeletons import MPII, SKELETONS, joint_map
 from dpose.runs.data import scored_units
 from dpose.runs.evaluate import RecordedScore, evaluate_run, record_score, score_boxes
 from dpose.runs.places import run_config
-from dpose.runs.scored import reserve_reading
+from dpose.runs.scored import reserve_labels
 from dpose.training.folder import read_statement
 from dpose.training.public_view import PublicViews
 from dpose.units import UnitDataset
@@ -129,7 +129,7 @@ def tested(run: Path, data: str, limit: int | None, *, views: bool) -> tuple[dic
     reserved = ""
     if shipped and not spec.public:
         read = scored_units(data, model.config, limit)
-        reserved = reserve_reading(run, read, name=spec.shown, unit="image", console=QUIET)
+        reserved = reserve_labels(run, read, name=spec.shown, console=QUIET)
     with committing(reserved):
         return _scores(run, model, spec, data, limit, shipped=shipped, views=views)
 
