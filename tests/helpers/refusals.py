@@ -31,10 +31,10 @@ def refused(
         assert str(named) in told.line(), f"{named} is not named: {told.line()}"
 
 
-def command_refused(capsys, arguments, *words):
-    """The command line ends with code 2 and one line that has these words."""
+def command_refused(capsys, arguments, *words, code=2):
+    """The command line ends with this code and one line that has these words."""
     capsys.readouterr()
-    assert main(arguments) == 2
+    assert main(arguments) == code
     (line,) = capsys.readouterr().err.strip().splitlines()
     for word in words:
         assert word in line

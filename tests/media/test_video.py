@@ -63,7 +63,7 @@ def test_a_video_with_transparency_is_refused(tmp_path, name, codec, pix_fmt):
 def copy(source, target, **more):
     info = probe(source)
     with open_writer(target, info, **more) as (writer, temporary):
-        for frame in read_frames(info, writer):
+        for frame in read_frames(info, writer.add_sound if writer.keeps_sound else None):
             writer.add(frame.pixels, frame.pts, frame.duration)
     settle(temporary, target)
     return info, probe(target)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpose.pose.data import Augment, Person, Picture, PoseUnits, open_several
+from dpose.pose.data import Augment, Person, Picture, PoseUnits, open_data, open_several
 from dpose.pose.skeletons import COCO, MPII
 from dpose.privacy.selection import Selection
 from dpose.units import CanonicalUnits, KnownPictures, UnitDataset, pad_views
@@ -137,13 +137,13 @@ class TestSpecs:
 
     def test_real_and_rendered_data_together(self, pose_fixtures):
         coco = f"coco:{pose_fixtures}/coco"
-        both = self.open(coco, "synthetic:studio", skeleton="mpii")
-        assert len(both) == 4 + 8000
-        assert both.unit_id(0) == "coco:coco:train/000000000785.jpg"
-        assert both.load(4, rng())[0].target["keypoints"].shape == (16, 2)
+        both = self.open("synthetic:studio", coco)
+        assert len(both) == 8000 + 4
+        assert both.unit_id(8000) == "coco:coco:train/000000000785.jpg"
+        assert both.load(8000, rng())[0].target["keypoints"].shape == (16, 2)
 
     def test_one_alone_is_itself_in_the_wanted_skeleton(self, pose_fixtures):
-        alone = self.open(f"mpii:{pose_fixtures}/mpii", skeleton="coco", limit=2)
+        alone = open_data(f"mpii:{pose_fixtures}/mpii", input_size=SIZE, skeleton="coco", limit=2)
         assert isinstance(alone, PoseUnits)
         assert (len(alone), alone.skeleton) == (2, COCO)
 

@@ -166,7 +166,7 @@ def test_kept_and_bare_files_are_said(two, tmp_path, capsys):
 def test_a_box_outside_costs_its_file_alone(two, tmp_path, capsys):
     write_boxes(tmp_path / "b.csv", [BOXES[0], FoundBox("b/1.png", 2, 0, 64, 0, 5, 5)])
     words = ["obfuscate", "in", "--method", "blur", "--boxes", "b.csv", "--out", "out"]
-    command_refused(capsys, words, "box-outside-picture", "box 2", "1 of 2 files")
+    command_refused(capsys, words, "box-outside-picture", "box 2", "1 of 2 files", code=1)
     assert len(list((tmp_path / "out").iterdir())) == 1
     for frame, method, code in ((0, "isr-16x12", "boxes-without-place"), (3, "blur", "box-outside-picture")):
         with refused(code):

@@ -232,7 +232,7 @@ def test_a_score_that_could_not_be_kept_costs_nothing(folder, spoilt):
     else:
         out = folder / "evaluations"
         out.mkdir()
-    with refused(("seal-file-altered", "output-exists", "file-access-failed")):
+    with refused(("seal-file-altered", "output-exists", "output-below-file", "file-access-failed")):
         evaluate_noised(folder, "held-out", NoisedQuery(Fraction(5)), out=out, console=QUIET)
     assert not charges()
 

@@ -366,7 +366,8 @@ def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
     if more:
         names = [str(other.source) for other, _ in more[:NAMED]]
         left += f"; besides this one {', '.join(names)}" + (", ..." if len(more) > NAMED else "")
-    raise IncompleteError(error.code, left, "" if str(job.source) in error.line() else str(job.source))
+    kind = IncompleteError if len(failed) < total else DposeError
+    raise kind(error.code, left, "" if str(job.source) in error.line() else str(job.source))
 
 
 @dataclass
