@@ -109,6 +109,12 @@ def test_a_signed_run_is_checked_whatever_stands_beside_it(folder, tmp_path, cap
             (inside / name).write_text("{}")
             if name == "a.npz":
                 assert told(capsys, "verify", folder)  # nobody's statement
+                np.savez(inside / name, scores=np.zeros(1))
+                assert told(capsys, "verify", folder)
+                newer = bytearray((inside / name).read_bytes())  # a zip that cannot be looked into may be anything
+                newer[newer.index(b"PK\x01\x02") + 6] = 99
+                (inside / name).write_bytes(newer)
+                assert f"[{code}]" in told(capsys, "verify", folder, code=2)
                 np.savez(inside / name, about=np.zeros(1))
             for arguments in (("verify",), ("statement", "verify", "--key", f"{key}.pub")):
                 assert f"[{code}]" in told(capsys, *arguments, folder, code=2)

@@ -226,7 +226,7 @@ def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypa
         return honest(plain_cells(2, 4, 12) if released else config, shape, source)
 
     monkeypatch.setattr(items, "bind", elsewhere)
-    with refused("release-differs-here"):
+    with refused("release-differs-here", error=IncompleteError):
         release(pictures, out)
     assert list(out.glob("*.p*")) == []
     assert states() == ["failed"] * 5
@@ -251,7 +251,7 @@ def test_one_picture_twice_is_released_once(pictures, out):
 def test_a_second_release_is_refused_without_again(pictures, out):
     release(pictures, out)
     other = replace(PLAIN, config=plain_cells(3, 4, 8))
-    with refused("released-before"):
+    with refused("released-before", error=IncompleteError):
         release(pictures, out / "b", other)
     made = release(pictures, out / "b", replace(other, again=True))
     assert {statement.odometer["releases"] for _, statement in made} == {"2"}
@@ -301,7 +301,7 @@ def test_a_worker_that_has_another_folder_releases_nothing(pictures, out, capsys
         def submit(self, work, shared, item):
             return super().submit(work, replace(shared, sign=shared.sign.parent / "elsewhere"), item)
 
-    with refused("worker-folder-not-shared", where="5 of 5 files"):
+    with refused("worker-folder-not-shared", where="5 of 5 files", error=IncompleteError):
         release(pictures, out, at=Elsewhere())
     assert charges() == []
     assert [path.name for path in out.iterdir()] == [MANIFEST], "and no sign stays"

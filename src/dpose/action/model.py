@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from dpose.errors import DposeError, did_you_mean
-from dpose.files import file_bytes, file_json
+from dpose.files import file_json, read_bytes
 
 ActionPreset = Literal["nano", "mvit-b"]
 ActionStrategy = Literal["finetune", "full", "scratch"]
@@ -274,9 +274,7 @@ def load_action_model(folder: Path) -> ActionModel:
     model = ActionModel(ActionConfig.from_dict(described, str(config)))
     weights = folder / "model.safetensors"
     try:
-        tensors = safetensors.torch.load(file_bytes(weights))
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(weights)) from error
+        tensors = safetensors.torch.load(read_bytes(weights))
     except (SafetensorError, ValueError) as error:
         raise DposeError(
             "weights-damaged", "is no safetensors file, or is damaged", str(weights), "copy it again"

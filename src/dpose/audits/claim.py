@@ -15,7 +15,7 @@ import numpy as np
 from dpose.audits.findings import Adversary, AuditReport, weigh
 from dpose.audits.noise_family import Family
 from dpose.errors import DposeError
-from dpose.files import file_json
+from dpose.files import check_free, file_json
 from dpose.privacy.canaries import Opening, kept_opening
 from dpose.privacy.entries import read_ledger
 from dpose.privacy.events import SampledGaussian, event_from_dict
@@ -114,8 +114,7 @@ def hand_over(folder: Path, out: Path) -> Opening:
         folder: The run folder.
         out: Where it is to be written; must not exist.
     """
-    if out.exists():
-        raise DposeError("output-exists", "already exists", str(out), "choose another --out, or remove it first")
+    check_free(out)
     statement = verify_run(folder).statement
     planted = _planted(statement, folder)
     opening = kept_opening(read_ledger(folder / "ledger.jsonl")[0].run_id)

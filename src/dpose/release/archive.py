@@ -259,12 +259,14 @@ def carried(path: Path) -> PrivacyStatement:
 
 
 def holds_statement(archive: Path) -> bool:
-    """Whether an archive of NumPy's has the member that says what it is: others' may be of anything."""
+    """Whether an archive of NumPy's has the member that says what it is, or may: others' may be of anything."""
     try:
-        with zipfile.ZipFile(archive) as file:
+        with zipfile.ZipFile(io.BytesIO(read_bytes(archive))) as file:
             return "about.npy" in file.namelist()
     except zipfile.BadZipFile:
         return False
+    except (NotImplementedError, ValueError):  # its list of members is of another kind of zip
+        return True
 
 
 def restore_file(archive: Path, out: Path, method: str | None = None) -> PrivacyStatement:

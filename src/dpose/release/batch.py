@@ -312,7 +312,10 @@ def release_corpus(
     corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again, *work.spans, work.boxes)
     with _Batch(work, corpus, say) as batch:
         yield from batch.run(corpus.placed(jobs, again=work.again), at, release_item, AHEAD)
-    raise_failed(batch.failed, len(jobs))
+    try:
+        raise_failed(batch.failed, len(jobs))
+    except DposeError as error:
+        raise IncompleteError(error.code, error.what, error.where, error.fix) from error
 
 
 def release_all(

@@ -87,13 +87,16 @@ def released_files(path: Path) -> list[Path]:
     """
     if path.is_file():
         return [path] if path.suffix.lower() in ARTEFACTS else []
-    below = [file for file in sorted(path.rglob("*")) if not _hidden(file.relative_to(path)) and file.is_file()]
-    found = [file for file in below if file.suffix.lower() in ARTEFACTS]
-    others = [file for file in below if file.name in ("privacy.json", "ledger.jsonl", "seal.json")]
+    found: list[Path] = []
+    others: list[Path] = []
+    for file in sorted(path.rglob("*")):
+        released, other = file.suffix.lower() in ARTEFACTS, file.name in ("privacy.json", "ledger.jsonl", "seal.json")
+        if (released or other) and not _hidden(file.relative_to(path)) and file.is_file():
+            (others if other else found).append(file)
     run = any(file.parent == path for file in others)
-    if others and (released := next(filter(_claims, found), None)):
+    if others and (claim := next(filter(_claims, found), None)):
         said = f"holds {others[0].relative_to(path)} of a run or count and, beside it, released files"
-        raise DposeError("release-beside-run", said, str(path), f"name {released} alone, or move one elsewhere")
+        raise DposeError("release-beside-run", said, str(path), f"name {claim} alone, or move one elsewhere")
     return [] if run else found
 
 
