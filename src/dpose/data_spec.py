@@ -128,9 +128,19 @@ class Spec:
         """The value of an option; "" if it is not given."""
         return dict(self.options).get(name, "")
 
+    @property
+    def options_taken(self) -> tuple[str, ...]:
+        """The names of options that may be given."""
+        return self.dataset.options
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """The options that the dataset's own functions take."""
+        return dict(self.options)
+
     def with_option(self, name: str, value: str) -> Self:
         """The same with an option set; nothing changes where the value is ""."""
-        known = self.dataset.options
+        known = self.options_taken
         if name not in known:
             near = did_you_mean(name, known)
             fix = near or (f"its options: {', '.join(known)}" if known else "")
@@ -229,7 +239,7 @@ class Spec:
         files = [Path(value).stem for name, value in self.options if name in self.dataset.distinct]
         called = [n for text in (Path(self.root).name, *files) for n in sets_in(text) if n != "coco"]
         try:
-            said, like = self.dataset.holds(self.place, self.split, **dict(self.options))
+            said, like = self.dataset.holds(self.place, self.split, **self.reader_options)
         except DposeError:  # anyone who opens the data says what is wrong with them
             said = like = ""
         named_sets = tuple(dict.fromkeys([*called, *([said] if said else [])]))

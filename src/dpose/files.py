@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import csv
 import errno
 import glob
 import hashlib
@@ -117,6 +119,34 @@ def file_text(path: str | Path, *, encoding: str = "utf-8", errors: str = "stric
         UnicodeDecodeError: it is no such text.
     """
     return io.TextIOWrapper(io.BytesIO(file_bytes(path, limit)), encoding, errors).read()
+
+
+def edited_text(path: str | Path) -> str:
+    """A file's text as editors and table programs write it: UTF-8, with a mark or without, or UTF-16 with one.
+
+    Raises:
+        OSError: as `file_bytes`.
+        UnicodeDecodeError: it is no such text.
+    """
+    raw = file_bytes(path, LONGEST_TEXT)
+    return raw.decode("utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
+
+
+def file_table(path: str | Path) -> tuple[list[str], list[dict[str, str]]]:
+    """The columns and the rows of a CSV file, by commas, semicolons or tabs (`edited_text`); empty rows are left out.
+
+    Raises:
+        OSError: as `file_bytes`.
+        ValueError: it is no such table.
+    """
+    text = edited_text(path)
+    head = text.partition("\n")[0]
+    table = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=head.count), strict=True)
+    try:
+        columns = list(table.fieldnames or ())
+        return columns, [{name: row[name] or "" for name in columns} for row in table if any(row.values())]
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
 
 
 def read_bytes(path: str | Path) -> bytes:

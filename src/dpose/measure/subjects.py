@@ -9,8 +9,6 @@ differ, whatever the detector does (tests/measure/test_sensitivity.py, over all 
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -19,12 +17,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpose.errors import DposeError
-from dpose.files import file_text
+from dpose.files import file_table
 from dpose.measure.config import CountConfig
 from dpose.privacy.ranges import parse_duration
 from dpose.privacy.stays import DAY
 
-COLUMNS = ["subject", "source", "begin", "end"]
+COLUMNS = ("subject", "source", "begin", "end")
 """Of a file of labels: `source` is a file's name, times are seconds after midnight, or as 8h."""
 
 
@@ -74,11 +72,10 @@ def _spread(place: tuple[int, int]) -> tuple[int, int]:
 def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
     """The labels of a CSV file with the columns `COLUMNS`; sources are named by paths of files, in order."""
     try:
-        table = csv.DictReader(io.StringIO(file_text(file)))
-        rows = list(table)
-    except (OSError, ValueError, csv.Error) as error:
+        columns, rows = file_table(file)
+    except (OSError, ValueError) as error:
         raise DposeError("subjects-unreadable", f"cannot be read ({error})", str(file)) from error
-    if table.fieldnames != COLUMNS:
+    if not set(COLUMNS) <= set(columns):
         raise DposeError(
             "subjects-columns-differ", "has other columns", str(file), f"let its first line be {','.join(COLUMNS)}"
         )
@@ -92,7 +89,7 @@ def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
             raise DposeError(
                 "subjects-source-unknown", f"names {len(near)} of the sources that are counted, not one", where
             )
-        begin, end = parse_duration(row["begin"] or "", where), parse_duration(row["end"] or "", where)
+        begin, end = parse_duration(row["begin"], where), parse_duration(row["end"], where)
         if not 0 <= begin <= end <= DAY:
             raise DposeError("subjects-times-out-of-range", "begins after its end, or leaves the day", where)
         found.append(Sighting(row["subject"], near[0], begin, end))

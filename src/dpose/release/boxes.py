@@ -9,10 +9,8 @@ A box is in pixels of the picture as it is shown.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import LONGEST_TEXT, file_bytes, json_text, write_atomic
+from dpose.files import edited_text, file_table, json_text, parsed_json, write_atomic
 from dpose.release.jobs import JobList
 
 SUFFIXES = (".json", ".csv")
@@ -91,12 +89,10 @@ def read_boxes(path: Path) -> tuple[FoundBox, ...]:
     """The boxes of a file that `write_boxes` wrote, or that a person did: `number` and `frame` may be left out."""
     check_boxes_name(path)
     try:
-        raw = file_bytes(path, LONGEST_TEXT)
-        text = raw.decode("utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
-        rows = _json_rows(text) if path.suffix.lower() == ".json" else _csv_rows(text)
+        rows = _json_rows(path) if path.suffix.lower() == ".json" else _csv_rows(path)
     except FileNotFoundError as error:
         raise DposeError("file-missing", "there is no such file", str(path)) from error
-    except (OSError, ValueError, RecursionError, csv.Error) as error:
+    except (OSError, ValueError) as error:
         raise DposeError("boxes-malformed", "holds no boxes that can be read", str(path)) from error
     found = [_box(row, f"{path}, box {place}") for place, row in enumerate(rows, 1)]
     taken = {box.number for box in found if box.number}
@@ -106,20 +102,19 @@ def read_boxes(path: Path) -> tuple[FoundBox, ...]:
     return tuple(box if box.number else replace(box, number=next(free)) for box in found)
 
 
-def _json_rows(text: str) -> list[Mapping[str, Any]]:
-    content = json.loads(text)
+def _json_rows(path: Path) -> list[Mapping[str, Any]]:
+    content = parsed_json(edited_text(path))
     rows = content.get("boxes") if isinstance(content, dict) else content
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("no list of boxes")
     return rows
 
 
-def _csv_rows(text: str) -> list[dict[str, Any]]:
-    head = text.partition("\n")[0]
-    table = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=head.count), strict=True)
-    if not {"file", *_NUMBERS} <= set(table.fieldnames or ()):
+def _csv_rows(path: Path) -> list[Mapping[str, Any]]:
+    columns, rows = file_table(path)
+    if not {"file", *_NUMBERS} <= set(columns):
         raise ValueError("columns are missing")
-    return [row for row in table if any(row.values())]
+    return list(rows)
 
 
 def _box(row: Mapping[str, Any], where: str) -> FoundBox:

@@ -129,10 +129,15 @@ def conditions(config: RunConfig) -> list[str]:
     own = {spec.condition for spec in used if spec and spec.condition}
     if recipe := config.whole_recipe:
         own |= {recipe.chosen_on[spec.name] for spec in trained if spec.name in recipe.chosen_on}
+    if config.plan.unit == Unit.SUBJECT and not all(spec.dataset.rendered for spec in trained):
+        own.add(ONE_NAME)
     if config.model.init == IMAGENET:
         own.add(NOBODY_IN_IMAGENET)
     return sorted(own)
 
+
+ONE_NAME = "every subject has one name in the data, and is on no picture that bears another's"
+"""What a guarantee for each subject takes as given, where the data are not rendered."""
 
 POSE = TaskFacts(
     "pose",

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpose.data_spec import Dataset
 from dpose.errors import DposeError
+from dpose.files import file_table
 from dpose.media.images import read_image
 from dpose.pose.crops import PADDING
 from dpose.pose.data.augment import Augment
@@ -31,6 +32,8 @@ from dpose.privacy.selection import smallest
 
 ROUND_JOINTS = 0.1
 """A box around joints is larger than they are by this share of its longer side, on each side."""
+SUBJECT_COLUMNS = ("picture", "subject")
+"""Of a table that says who is on which picture."""
 FAR_OUTSIDE = 0.5
 """Distance of a labelled joint outside the picture, as a share of its longer side, above which it is a problem; it
 stays."""
@@ -175,6 +178,39 @@ class Labels:
             said = f"may be {ends[0].name} or {ends[1].name}: both end like it"
             raise DposeError("picture-name-ambiguous", said, str(path), "name it with the folders above it")
         return ends[0] if ends else None
+
+    def with_subjects(self, file: Path) -> Labels:
+        """Return the labels with who is on each picture, as a table in a file says it.
+
+        Args:
+            file: CSV with the columns `SUBJECT_COLUMNS`, a picture a row; one of another split, or absent, is passed
+                over, and a picture without a row has no subject.
+
+        Raises:
+            DposeError: it cannot be read, names two subjects of one picture, or none of these pictures.
+        """
+        try:
+            columns, rows = file_table(file)
+        except FileNotFoundError as error:
+            fix = "subjects=FILE is named relative to the dataset's folder"
+            raise DposeError("file-missing", "no such file", str(file), fix) from error
+        except (OSError, ValueError) as error:
+            raise DposeError("subjects-unreadable", f"cannot be read ({error})", str(file)) from error
+        if not set(SUBJECT_COLUMNS) <= set(columns):
+            fix = f"let its first line be {','.join(SUBJECT_COLUMNS)}"
+            raise DposeError("subjects-columns-differ", "has other columns", str(file), fix)
+        owners: dict[str, str] = {}
+        for line, row in enumerate(rows, 2):
+            picture, who = self.picture_of(PurePath(row["picture"].strip().replace("\\", "/"))), row["subject"].strip()
+            if picture and who and owners.setdefault(picture.name, who) != who:
+                said = f"says that {picture.name} is of {who}, and before that it is of {owners[picture.name]}"
+                raise DposeError("subjects-differ", said, f"{file}, row {line}", "a picture belongs to one subject")
+        if not owners:
+            fix = "name pictures as the labels do, or with the folders above them"
+            raise DposeError("subjects-of-no-picture", "names no picture of these data", str(file), fix)
+        named = tuple(replace(one, subject=owners.get(one.name, one.subject)) for one in self.pictures)
+        note = f"{len(set(owners.values())):,} subjects on {len(owners):,} of {len(named):,} pictures, by {file.name}"
+        return replace(self, pictures=named, notes=(*self.notes, note))
 
     def limit(self, count: int, seed: int = 0) -> Labels:
         """Return at most `count` pictures with their people, chosen by name (`smallest`)."""

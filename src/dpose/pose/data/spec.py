@@ -1,6 +1,7 @@
 """Specs of pose data, `NAME[:ROOT][:SPLIT]`, and `open_data`, which opens them.
 
-Data that read their labels from a file take `,annotations=FILE` at the end of the text, for a file of another name.
+Data that read their labels from a file take `,annotations=FILE` at the end of the text, for a file of another name, and
+whatever has labels takes `,subjects=FILE`, which says who is on which picture.
 A new dataset is a module of this folder (or of any other package) and an entry in `SOURCES`.
 """
 
@@ -34,6 +35,8 @@ SOURCES: Registry[PoseDataset] = Registry(
     }
 )
 """Every kind of pose data by name."""
+SUBJECTS = "subjects"
+"""The option of data with labels that names a file of who is on which picture."""
 
 
 class DataSpec(Spec):
@@ -54,13 +57,34 @@ class DataSpec(Spec):
         return SOURCES[self.name]
 
     @property
+    def options_taken(self) -> tuple[str, ...]:
+        """The dataset's own, and of data with labels the file that says who is on which picture."""
+        own = self.dataset.options
+        return own if self.dataset.labels is None else (*own, SUBJECTS)
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """The options that the dataset's own functions take."""
+        return {name: value for name, value in self.options if name != SUBJECTS}
+
+    def labels(self, *, pictures: bool = True) -> Labels | None:
+        """The labels, with who is on each picture where a file says it; None where the data have none."""
+        read = self.dataset.labels
+        if read is None:
+            return None
+        absent = {} if pictures else {"pictures": False}
+        labels = read(self.place, self.split, **absent, **self.reader_options)
+        file = self.option(SUBJECTS)
+        return labels.with_subjects(self.folder / Path(file).expanduser()) if file else labels
+
+    @property
     def skeleton(self) -> Skeleton:
         """Skeleton that the labels name, or the dataset's own if they name none or cannot be read."""
         find = self.dataset.own_skeleton
         if find is None:
             return self.dataset.skeleton
         try:
-            return find(self.place, self.split, **dict(self.options))
+            return find(self.place, self.split, **self.reader_options)
         except DposeError:  # opening the data reports what is wrong with them
             return self.dataset.skeleton
 
@@ -128,13 +152,13 @@ def open_data(
         DposeError: an unknown name, a missing root, data that cannot be read, or a split without units.
     """
     resolved = _resolved(spec, purpose)
-    dataset, options = resolved.dataset, dict(resolved.options)
+    dataset, labels = resolved.dataset, resolved.labels()
     how: dict[str, Any] = {"input_size": input_size, "augment": augment, "unit": unit}
-    if dataset.labels is not None:
-        units = units_of(dataset.labels(resolved.place, resolved.split, **options), **how)
+    if labels is not None:
+        units = units_of(labels, **how)
     else:
         assert dataset.open is not None, f"{resolved.name} has neither labels nor units"
-        units = dataset.open(resolved.place, resolved.split, **how, **options)
+        units = dataset.open(resolved.place, resolved.split, **how, **resolved.reader_options)
     units.set_names = resolved.set_names
     if skeleton is not None:
         units = units.with_skeleton(skeleton_named(skeleton))
@@ -191,9 +215,7 @@ def open_labels(spec: str | DataSpec, *, purpose: Purpose = "evaluate", pictures
         purpose: As in `open_data`.
         pictures: True to leave out labels of absent pictures.
     """
-    resolved = _resolved(spec, purpose)
-    read = resolved.dataset.labels
-    return None if read is None else read(resolved.place, resolved.split, pictures=pictures, **dict(resolved.options))
+    return _resolved(spec, purpose).labels(pictures=pictures)
 
 
 def _resolved(spec: str | DataSpec, purpose: Purpose) -> DataSpec:

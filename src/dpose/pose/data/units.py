@@ -521,9 +521,8 @@ class SubjectUnits:
         for index in range(len(images)):
             names = images.subjects(index)
             if len(names) != 1:
-                raise DposeError(
-                    "subjects-unknown", "it is not known who this shows", images.unit_id(index), "use plan.unit=image"
-                )
+                fix = "name them in a file, as in NAME:ROOT,subjects=FILE, or use plan.unit=image"
+                raise DposeError("subjects-unknown", "it is not known who this shows", images.unit_id(index), fix)
             groups.setdefault(names[0], []).append(index)
         self.dataset = images
         self.selection: Selection | None = None
