@@ -248,6 +248,13 @@ class TestPictures:
             release(paths, Path(out))
         assert sorted(p.name for p in tmp_path.iterdir()) == sorted(files)
 
+    def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_charged(self, tmp_path):
+        write(tmp_path / "in" / "deep" / "a.png")
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "deep").write_text("a file, where a folder of released pictures would be")
+        with refused("output-exists", where="deep"):
+            find_jobs([str(tmp_path / "in")], tmp_path / "out", keep_names=True)
+
     def test_a_broken_picture_names_itself(self, tmp_path):
         (tmp_path / "a.png").write_bytes(encode_image(COLOUR, ".png")[:-90])
         with refused("picture-cut-short", where="a.png"):

@@ -217,6 +217,9 @@ def find_jobs(
         if job.video:
             check_writable(job.target)
     _refuse_collisions(jobs)
+    if keep_names and not single:
+        for below in {job.target.parent for job in jobs} - {out}:
+            check_place(below, may_stand=True)
     return jobs
 
 

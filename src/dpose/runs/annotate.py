@@ -262,7 +262,7 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
         raise DposeError("out-not-folder", said, str(out or ""), fix="give a folder with --out")
     if len(files) == 1 and out is not None and out.suffix and not out.is_dir():
         return [out]
-    targets: list[Path] = []
+    targets: dict[Path, None] = {}
     for path, relative in files:
         video = kind_of(path) == "video"
         kept = path.suffix.lower() in (tuple(WRITABLE) if video else (".jpg", ".jpeg", ".png"))
@@ -272,8 +272,8 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
         while target in targets:
             count += 1
             target = folder / f"{Path(name).stem}-{count}{Path(name).suffix}"
-        targets.append(target)
-    return targets
+        targets[target] = None
+    return list(targets)
 
 
 def _check_replaced(files: Sequence[tuple[Path, Path]], drawn: Sequence[Path], named: Sequence[Path]) -> None:
