@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from dpose.report.results import Table
-from dpose.report.terminal import fitting, print_table
+from dpose_lab.terminal import fitting, print_table
 
 JOINTS = ("Head", "Shoulder", "Elbow", "Wrist", "Hip", "Knee", "Ankle", "Mean", "Mean@0.1")
 FIGURES = tuple(f"{k}.00 / 76.67 / +76.67" for k in range(9))

@@ -1,4 +1,4 @@
-"""Drawing by matplotlib: the style of all charts, and the kinds that papers and attacks need (`charts` has the others).
+"""Drawing by matplotlib: the style of all charts, and curves (`charts` has the other kinds).
 
 A chart is drawn once: as SVG whose colours are the page's own, light or dark, or as a PNG on white. Texts in it may
 come from anywhere: no character is taken for mathematics or markup. The same numbers give the same bytes.
@@ -11,11 +11,9 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-import cv2
 import matplotlib
-import numpy as np
 from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -24,27 +22,19 @@ from matplotlib.text import Text as Writing
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
-from dpose.media.drawing import picture_grid
-from dpose.media.images import encode_image
-from dpose.privacy.ranges import as_given
 from dpose.report.inline import LIGHT, SERIES, showable
 from dpose.report.results import Figure
 
 WIDTH = 400
 """Width of a chart on a page: about that wide on a phone and on a desk, so that its text keeps its size."""
-PANEL = 260
-"""Longer side of a picture in a sheet, pixels."""
 LONGEST = 20
 """Characters of a legend."""
 
 INK, GRID = LIGHT["ink"], LIGHT["grid"]
 COLOURS = {"paper": LIGHT["orange"], "dpose": LIGHT["blue"], "public": LIGHT["teal"], "private": LIGHT["blue"]}
 LINES = {"paper": "--", "dpose": "-", "public": "-", "private": "-"}
-DARK_INK, PALE_INK = "#10151a", "#fefefe"
-"""Colours of text on coloured cells, which are the same on light and dark paper."""
 
 Curve = Sequence[tuple[float, float]]
-Setting = TypeVar("Setting", bound=float)
 
 _STYLE: Mapping[str, Any] = {
     "font.family": ["DejaVu Sans"],
@@ -229,79 +219,3 @@ def curves(
     panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
     panel.set_ylim(-0.01, 1.02)
     return rendered(name, figure, caption)
-
-
-def bars(
-    name: str, title: str, names: Sequence[str], rows: Sequence[tuple[str, Sequence[float]]], y_title: str, caption: str
-) -> Figure:
-    """Groups of bars, one a row; the last row is what guessing gives."""
-    figure, ((panel,),) = sheet(1, 1, title, width=max(7.0, 0.8 * len(names)), height=4.0)
-    width = 0.84 / len(rows)
-    for k, (label, values) in enumerate(rows):
-        colour = LIGHT["base"] if k == len(rows) - 1 else LIGHT[SERIES[k % len(SERIES)]]
-        at = np.arange(len(names)) + (k - (len(rows) - 1) / 2) * width
-        panel.bar(at, values, width=0.92 * width, color=colour, label=label, zorder=2)
-    finish(panel, "", y_title, legend=True, zero=True)
-    panel.set_xticks(range(len(names)), list(names), rotation=28, ha="right", fontsize=8)
-    return rendered(name, figure, caption)
-
-
-def heat_map(
-    axes: Axes,
-    values: Mapping[tuple[Setting, Setting], float],
-    across: tuple[str, Sequence[Setting]],
-    up: tuple[str, Sequence[Setting]],
-    title: str,
-    span: tuple[float, float],
-    write: str,
-    missing: str = "",
-) -> None:
-    """Numbers by two settings, good ones bright; cells that are not there stay empty.
-
-    Args:
-        axes: To draw on.
-        values: By (across, up).
-        across: Name and values of the setting by columns.
-        up: Those of the setting by rows, the lowest first.
-        title: Above it.
-        span: The dull and the bright end of the colours: one for all panels, or noise would look like an effect.
-        write: How a number is written.
-        missing: Stands in empty cells.
-    """
-    (column_name, columns), (row_name, rows), (dull, bright) = across, up, span
-    field = np.array([[values.get((a, u), np.nan) for a in columns] for u in rows], np.float64)
-    colours = "viridis" if dull <= bright else "viridis_r"
-    axes.pcolormesh(np.ma.masked_invalid(field), cmap=colours, vmin=min(span), vmax=max(span))
-    for (row, column), value in np.ndenumerate(field):
-        text, colour = missing, LIGHT["soft"]
-        if np.isfinite(value):
-            dark = abs(value - dull) < 0.6 * abs(bright - dull)
-            text, colour = format(value, write), PALE_INK if dark else DARK_INK
-        if text:
-            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=6.5, color=colour)
-    axes.set_xticks(np.arange(len(columns)) + 0.5, [as_given(a) for a in columns])
-    axes.set_yticks(np.arange(len(rows)) + 0.5, [as_given(u) for u in rows])
-    axes.grid(False)
-    axes.set_xlabel(column_name, fontsize=9)
-    axes.set_ylabel(row_name, fontsize=9)
-    axes.set_title(title, fontsize=9)
-    axes.tick_params(labelsize=8, length=0)
-
-
-def pictures(panels: Sequence[tuple[str, NDArray[np.uint8]]], columns: int) -> bytes:
-    """Labelled pictures in rows, as PNG."""
-    shown = [_colour(_fitted(picture)) for _, picture in panels]
-    return encode_image(picture_grid(shown, columns, pad=6, labels=[label for label, _ in panels]), ".png")
-
-
-def _fitted(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    height, width = picture.shape[:2]
-    scale = PANEL / max(height, width)
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    return np.asarray(
-        cv2.resize(picture, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_NEAREST), np.uint8
-    )
-
-
-def _colour(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.repeat(picture[:, :, None], 3, axis=2) if picture.ndim == 2 else picture

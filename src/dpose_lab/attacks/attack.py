@@ -189,7 +189,7 @@ class ReleaseAttack(ABC, Generic[Learnt, Row]):
 
     def sheet(self, done: Sequence[Attacked[Row]]) -> Figure | None:
         """Sheet of a few people, a row each, as each release shows them."""
-        from dpose.report.plots import pictures
+        from dpose_lab.plots import pictures
 
         shown = [one for one in done if one.pictures]
         if not shown:

@@ -189,7 +189,7 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
 
     def figures(self, learnt: Looks, rows: Sequence[InferredAttributes]) -> tuple[Figure, ...]:
         """Chart of average precision by attribute."""
-        from dpose.report.plots import bars
+        from dpose_lab.plots import bars
 
         drawn = [(row.release.title, list(row.each.values())) for row in strongest(rows)]
         drawn.append(("guessing", list(learnt.share.values())))

@@ -191,7 +191,7 @@ class Reconstruction(ReleaseAttack[Originals, Restored]):
 
     def sheet(self, done: Sequence[Attacked[Restored]]) -> Figure | None:
         """Sheet of a few people of each release, before and after."""
-        from dpose.report.plots import pictures
+        from dpose_lab.plots import pictures
 
         panels = [panel for one in done for panel in one.pictures]
         caption = "Raw, released, reconstructed, of people not learnt from"

@@ -196,7 +196,7 @@ def _whole(texts: list[str], option: str) -> tuple[int, ...]:
 
 def _show(report: AttackReport, out: Path, console: Console) -> None:
     """Print the results; exit with 130 if Ctrl-C left releases out, with 1 if a release could not be made."""
-    from dpose.report.terminal import print_table
+    from dpose_lab.terminal import print_table
 
     for table in report.tables:
         print_table(table, console)

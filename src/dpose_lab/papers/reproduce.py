@@ -14,7 +14,6 @@ from dpose.account import EXPERIMENT, PIXEL, charge, committing
 from dpose.engines import ItemEngine, engine
 from dpose.errors import DposeError
 from dpose.privacy.marks import marks_of
-from dpose.report.terminal import print_table
 from dpose.runs.scored import reading_charge
 from dpose_lab.papers.engines import run_on_engine
 from dpose_lab.papers.experiment import Bound, Experiment, GridRequest, Outcome, Request, Values
@@ -23,6 +22,7 @@ from dpose_lab.papers.output import write_results
 from dpose_lab.papers.parallel import run_parallel
 from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.slurm import job_settings, run_on_slurm
+from dpose_lab.terminal import print_table
 
 
 def experiment_named(name: str) -> Experiment:

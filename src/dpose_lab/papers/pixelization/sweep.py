@@ -23,6 +23,7 @@ from dpose_lab.papers.pixelization.data import (
 from dpose_lab.papers.pixelization.measure import MECHANISMS, ORIGINAL, Point, measure
 from dpose_lab.papers.pixelization.points import PointsOnPhotos
 from dpose_lab.papers.pixelization.segmenting import open_segmenter
+from dpose_lab.plots import heat_map
 
 UNIFORM = ("dpose", "paper")
 REGIONAL = ("private", "public", "paper")
@@ -212,7 +213,7 @@ def _show_5(sweep: Sweep, shown: ShownOutcomes) -> Findings:
             )
             for column, (measured, title) in enumerate(MEASURES):
                 grid = {(p.b, p.n): y for p in points for _, y in shown.curve([(0, keys[p])], measured)}
-                drawing.heat_map(
+                heat_map(
                     axes[row, column],
                     grid,
                     ("b", POWERS),

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.release.partition import RegionSums
-from dpose.report import plots as drawing
 from dpose.report.results import Figure, Table
 from dpose_lab.papers.experiment import Cell, Findings, Request, Values
 from dpose_lab.papers.pixelization.data import PETS, PORTRAIT, Data, ShownOutcomes, averaged, cell_of, three
@@ -18,6 +17,7 @@ from dpose_lab.papers.pixelization.measure import MECHANISMS, Point, measure, pa
 from dpose_lab.papers.pixelization.points import PointsOnPhotos
 from dpose_lab.papers.pixelization.segmenting import Segmenter, open_segmenter
 from dpose_lab.photos.photo import Photo
+from dpose_lab.plots import pictures
 
 AXES: Mapping[str, tuple[Any, ...]] = {
     "b": (8, 12, 16, 20),
@@ -94,7 +94,7 @@ def _show_2(gallery: Gallery, shown: ShownOutcomes) -> Findings:
                     )
         name = f"figure2-{number + 1}" if len(gallery.data.sets) > 1 else "figure2"
         caption = f"{photos.title}: b = 16, m = 16, epsilon 0.5 unless a panel says otherwise"
-        drawings.append(Figure(name, caption, png=drawing.pictures(panels, 5)))
+        drawings.append(Figure(name, caption, png=pictures(panels, 5)))
         tables.append(Table(photos.title, ("setting", "MSE", "SSIM"), tuple(rows)))
     return Findings(tuple(tables), tuple(drawings), gallery.notes("figure2"))
 
@@ -117,7 +117,7 @@ def _show_7(gallery: Gallery, shown: ShownOutcomes) -> Findings:
             f"{photos.title}: b = 32, n = 8, m = 32, epsilon 0.5. Each picture twice: dpose's private regions, then "
             "the paper's Algorithm 3, whose divided blocks are the raw mask"
         )
-        drawings.append(Figure(name, caption, png=drawing.pictures(panels, 6)))
+        drawings.append(Figure(name, caption, png=pictures(panels, 6)))
         head = ("picture", "IoU", "Dice", "IoU of the partition alone", "SSIM")
         tables.append(Table(photos.title, head, tuple(rows)))
     return Findings(tuple(tables), tuple(drawings), gallery.notes("figure7"))
