@@ -72,8 +72,13 @@ def test_a_person_without_joints_beside_a_category_with_them(tmp_path):
 
 
 def test_joints_without_names_are_numbered_and_coco_s_17_its_own(tmp_path):
-    named = open_labels(coco(tmp_path / "a", kinds((1, "arm"))), purpose="train")
+    spec = coco(tmp_path / "a", kinds((1, "arm")))
+    with refused("joints-not-declared", where="joints=3"):
+        open_labels(spec, purpose="train")
+    named = open_labels(f"{spec},joints=3", purpose="train")
     assert named.skeleton.joints == ("joint_0", "joint_1", "joint_2")
+    other = open_labels(f"{coco(tmp_path / 'c', kinds((1, 'arm', ['a', 'b', 'c'])))},joints=d,e,f", purpose="train")
+    assert other.skeleton.joints == ("d", "e", "f")
     assert open_labels(coco(tmp_path / "b"), purpose="train").skeleton == COCO
 
 

@@ -11,7 +11,7 @@ from dpose.cli import main
 from dpose.fetched import unpacked_folder
 from dpose.media.images import write_image
 from dpose.pose.data.spec import DataSpec, open_data, open_labels
-from dpose.pose.skeletons import MPII
+from dpose.pose.skeletons import COCO, MPII
 from labelled import HEIGHT, WIDTH, coco, pictures
 from refusals import refused
 
@@ -56,6 +56,7 @@ def studio(root, *results, names=("1.png", "2.png"), change=lambda tasks: tasks)
 
 def test_label_studio_in_per_cent(tmp_path):
     spec = studio(tmp_path, [rectangle("r", 10, 20, 80, 60), *points(parent="r")], points())
+    spec += ",joints=left_wrist,nose,right_wrist"
     labels = open_labels(spec, purpose="train")
     assert labels.skeleton.joints == ("l_wrist", "nose", "r_wrist")
     assert labels.skeleton.flip_pairs == ((0, 2),)
@@ -72,9 +73,10 @@ def test_points_belong_to_their_parent_or_to_the_smallest_rectangle_around_them(
     labels = open_labels(
         studio(tmp_path, [large, small, *points(parent="large"), *points(shift=80.0)], []), purpose="train"
     )
-    assert [round(float(one.keypoints[1, 0])) for one in labels.people] == [40, 120]
+    assert [round(float(one.keypoints[0, 0])) for one in labels.people] == [40, 120]
     assert [one.labelled for one in labels.people] == [3, 2]  # two of the three lie in the small one
     assert [problem.kind for problem in labels.problems] == ["a joint twice"]
+    assert labels.skeleton == COCO  # nobody declares any
 
 
 def test_the_last_annotation_that_was_not_cancelled_counts(tmp_path):
@@ -99,9 +101,10 @@ def test_the_short_form_of_json(tmp_path):
     assert [one.labelled for one in labels.people] == [3, 3]
 
 
-def test_joints_that_are_a_known_skeletons_are_that_skeleton(tmp_path):
+@pytest.mark.parametrize("declared", ["mpii", ",".join(reversed(MPII.joints))])
+def test_joints_that_are_a_known_skeletons_are_that_skeleton(tmp_path, declared):
     places = {name: (20.0 + k, 30.0 + k) for k, name in enumerate(reversed(MPII.joints))}
-    labels = open_labels(studio(tmp_path, points(places), []), purpose="train")
+    labels = open_labels(f"{studio(tmp_path, points(places), [])},joints={declared}", purpose="train")
     assert labels.skeleton == MPII
     assert labels.people[0].keypoints[0] == pytest.approx(places[MPII.joints[0]])
 
@@ -141,11 +144,55 @@ def test_skeletons_of_cvat(tmp_path):
 def test_points_of_cvat_in_a_list_and_in_groups(tmp_path):
     rows = ";".join(f"{x},{y}" for x, y in PLACES.values())
     listed = cvat(tmp_path / "a", (f'<points label="person" points="{rows}"/>', ""))
-    assert open_labels(listed, purpose="train").skeleton.joints == ("joint_0", "joint_1", "joint_2")
+    with refused("joints-not-declared", where="joint_0"):
+        open_labels(listed, purpose="train")
+    labels = open_labels(f"{listed},joints=3", purpose="train")
+    assert labels.skeleton.joints == ("joint_0", "joint_1", "joint_2")
+    assert labels.people[0].keypoints == pytest.approx(np.array(list(PLACES.values())))
     single = "".join(f'<points label="{n}" group_id="7" points="{x},{y}"/>' for n, (x, y) in PLACES.items())
     box = '<box label="person" group_id="7" xtl="10" ytl="20" xbr="90" ybr="80"/>'
     (someone,) = open_labels(cvat(tmp_path / "b", (single + box, "")), purpose="train").people
     assert (someone.labelled, someone.box.tolist()) == (3, [10, 20, 80, 60])
+
+
+def test_no_picture_decides_the_joints_of_the_others(tmp_path):
+    """A model has its joints for everybody to see, and a score adds up over them: they are declared, or COCO's."""
+    extra = {**PLACES, "amputation_left_knee": (30.0, 40.0)}
+    rows = ";".join(f"{x},{y}" for x, y in PLACES.values())
+    longer = f'<points label="person" points="{rows};9,9;8,8"/>'
+
+    def of_coco(root, joints):
+        def change(content):
+            content["annotations"][0]["keypoints"] = [5.0, 6.0, 2] * joints
+            content["annotations"][2]["keypoints"] = [7.0, 8.0, 2] * 3
+
+        return coco(root, change)
+
+    both = {
+        "labelstudio": [studio(tmp_path / f"l{k}", points(PLACES), points(p)) for k, p in enumerate((PLACES, extra))],
+        "cvat skeletons": [
+            cvat(tmp_path / f"s{k}", (skeleton(), skeleton(p)), meta=tuple(PLACES))
+            for k, p in enumerate((PLACES, extra))
+        ],
+        "cvat lists": [
+            cvat(tmp_path / f"c{k}", (f'<points label="person" points="{rows}"/>', one))
+            for k, one in enumerate((f'<points label="person" points="{rows}"/>', longer))
+        ],
+        "coco": [of_coco(tmp_path / f"o{k}", joints) for k, joints in enumerate((3, 5))],
+    }
+    declared = {"labelstudio": ",joints=left_wrist,nose,right_wrist", "cvat lists": ",joints=3", "coco": ",joints=3"}
+    for name, specs in both.items():
+        one, other = (open_labels(spec + declared.get(name, ""), purpose="train") for spec in specs)
+        assert one.skeleton == other.skeleton, name
+        assert len(one.skeleton) == 3, name
+        same = 1 if name == "coco" else 0  # the picture that is the same in both
+        mine, its = (labels.pictures[same].people[0] for labels in (one, other))
+        assert np.array_equal(mine.keypoints, its.keypoints), name
+        assert np.array_equal(mine.flags, its.flags), name
+    with refused("joints-not-declared", where="amputation_left_knee"):
+        open_labels(both["labelstudio"][1], purpose="train")
+    problems = open_labels(both["labelstudio"][1] + declared["labelstudio"], purpose="train").problems
+    assert [p.detail for p in problems if p.kind == "a joint that is not declared"] == ["amputation_left_knee"]
 
 
 @pytest.mark.parametrize(

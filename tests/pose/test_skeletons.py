@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from dpose.pose.model import PoseConfig
-from dpose.pose.skeletons import BLAZEPOSE, COCO, LSP, MPII, SKELETONS, joint_map, lsp_to_mpii, skeleton_of
+from dpose.pose.skeletons import (
+    BLAZEPOSE,
+    COCO,
+    LSP,
+    MPII,
+    SKELETONS,
+    declared_skeleton,
+    joint_map,
+    lsp_to_mpii,
+    plain_joint,
+    skeleton_of,
+)
 from refusals import refused
 
 
@@ -186,3 +197,18 @@ class TestOfADataset:
         assert PoseConfig("nano").to_dict()["skeleton"] == "mpii"
         with refused("skeleton-malformed", where="flip_order"):
             PoseConfig.from_dict({"skeleton": {"joints": ["a"]}})
+
+
+def test_what_is_declared_is_a_known_skeleton_a_number_or_names():
+    assert all(declared_skeleton(name) is SKELETONS[name] for name in ("coco", "mpii", "lsp", "blazepose", "ward"))
+    assert declared_skeleton(", ".join(reversed(COCO.joints))) is COCO
+    assert declared_skeleton("3").joints == ("joint_0", "joint_1", "joint_2")
+    assert declared_skeleton("Left Hand,nose,right-hand").flip_pairs == ((0, 2),)
+    for known in SKELETONS.values():  # labels find their joints by plain names
+        assert all(plain_joint(joint) == joint for joint in known.joints)
+
+
+@pytest.mark.parametrize("wrong", ["0", "1001", "999999999", "nose,nose", "nose,", ",", "left_eye,eye_l", " "])
+def test_what_declares_no_joints_is_refused(wrong):
+    with refused("joints-invalid"):
+        declared_skeleton(wrong)

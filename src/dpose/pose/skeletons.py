@@ -139,6 +139,8 @@ SKELETONS = {skeleton.name: skeleton for skeleton in (MPII, COCO, LSP, BLAZEPOSE
 
 BUILT_IN = frozenset(SKELETONS)
 
+MOST_JOINTS = 1_000
+
 OWN = "own"
 """Name that stands for the skeleton of the model itself."""
 
@@ -204,6 +206,36 @@ def skeleton_of(
     digest = hashlib.sha256(json.dumps([names, lines, pairs]).encode()).hexdigest()
     made = Skeleton(f"joints-{digest[:12]}", names, lines, pairs, (1 / count,) * count)
     return SKELETONS.setdefault(made.name, made)
+
+
+def declared_skeleton(text: str, where: str = "") -> Skeleton:
+    """Return the skeleton that somebody declares, for label files that name no joints.
+
+    >>> declared_skeleton("mpii").name, declared_skeleton("2").joints, declared_skeleton("nose,left hand").joints
+    ('mpii', ('joint_0', 'joint_1'), ('nose', 'l_hand'))
+
+    Args:
+        text: A built-in one's name, a number of joints, or their names with commas between them.
+        where: For errors, what declares it.
+
+    Raises:
+        DposeError: as `skeleton_of`, or more than `MOST_JOINTS`.
+    """
+    text = text.strip()
+    if text in BUILT_IN:
+        return SKELETONS[text]
+    if re.fullmatch("[0-9]{1,9}", text):
+        if int(text) > MOST_JOINTS:
+            raise DposeError("joints-invalid", f"are more than {MOST_JOINTS:,}: {text}", where, "declare fewer")
+        return skeleton_of([f"joint_{j}" for j in range(int(text))], where=where)
+    return listed_skeleton(text.split(","), where)
+
+
+def listed_skeleton(names: Sequence[str], where: str = "") -> Skeleton:
+    """Return the built-in skeleton of just these joints, in whatever order, or else their own (`skeleton_of`)."""
+    plain = sorted(map(plain_joint, names))
+    known = next((one for name in sorted(BUILT_IN) if sorted((one := SKELETONS[name]).joints) == plain), None)
+    return known or skeleton_of(names, where=where)
 
 
 def skeleton_to_dict(name: str) -> str | dict[str, Any]:

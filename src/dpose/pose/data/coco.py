@@ -48,7 +48,7 @@ from dpose.pose.data.label_files import (
     whole,
 )
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
-from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
+from dpose.pose.skeletons import COCO, Skeleton, declared_skeleton, skeleton_of
 
 LABEL_FILE = LabelFile(
     {
@@ -66,18 +66,24 @@ CATEGORIES_BYTES = 2**20
 """Largest size of a file's list of categories."""
 
 
-def read_coco(root: Path, split: str, annotations: str = "", pictures: bool = True, category: str = "") -> Labels:
+def read_coco(
+    root: Path, split: str, annotations: str = "", pictures: bool = True, category: str = "", joints: str = ""
+) -> Labels:
     """Read the labels of one split of COCO, a picture with all its people a unit (`PoseDataset.labels`)."""
     path, note = LABEL_FILE.find(root, split, annotations)
     part = path.stem.rpartition("_")[2]  # CVAT's: annotations/person_keypoints_PART.json, images/PART/
     places = (root / f"{split}2017", root / "images" / f"{split}2017", root / "images" / part, root / "images", root)
     finder = PictureFinder([(place, "") for place in places])
     notes = (note,) if note else ()
-    return parse_coco(path, finder, name=f"coco:{split}", notes=notes, pictures=pictures, category=category)
+    return parse_coco(
+        path, finder, name=f"coco:{split}", notes=notes, pictures=pictures, category=category, joints=joints
+    )
 
 
-def coco_skeleton(root: Path, split: str, annotations: str = "", category: str = "") -> Skeleton:
-    """Read the skeleton of the labels of one split, without the labels: COCO's if the file names no joints."""
+def coco_skeleton(root: Path, split: str, annotations: str = "", category: str = "", joints: str = "") -> Skeleton:
+    """Read the skeleton of one split without the labels: as declared, as the file names it, or COCO's."""
+    if joints:
+        return declared_skeleton(joints)
     path, _ = LABEL_FILE.find(root, split, annotations)
     raw = read_bytes(path)
     for match in re.finditer(rb'"categories"\s*:\s*', raw):
@@ -90,7 +96,7 @@ def coco_skeleton(root: Path, split: str, annotations: str = "", category: str =
     return COCO
 
 
-def coco_holds(root: Path, split: str, annotations: str = "", category: str = "") -> tuple[str, str]:
+def coco_holds(root: Path, split: str, annotations: str = "", category: str = "", joints: str = "") -> tuple[str, str]:
     """Recognise COCO itself among data in its format: by the label file, and by the pictures' names.
 
     COCO's own files have "COCO 2017 Dataset" and cocodataset.org under `info`. COCO's pictures are called by
@@ -121,15 +127,16 @@ def parse_coco(
     name: str,
     notes: tuple[str, ...] = (),
     group_key: str = "",
-    skeleton: Skeleton | None = None,
     pictures: bool = True,
     category: str = "",
+    joints: str = "",
 ) -> Labels:
     """Read a label file in COCO's format.
 
     An invalid annotation is left out and reported in `problems` by its id; so is a picture that is missing, with its
     people. With `pictures=False` it stays, without a path: labels alone can be scored. `group_key` is the picture's
-    field that tables are split by; `skeleton` replaces that of the file's categories; `category` is the one to read.
+    field that tables are split by; `category` is the one to read. `joints` declares them in place of the category's own
+    (`declared_skeleton`); if neither does they are COCO's, and never read off an annotation, which is somebody's.
     """
     problems = Problems()
     content = read_json(path, problems)
@@ -138,16 +145,22 @@ def parse_coco(
             "labels-malformed", 'should be a JSON object with "images" and "annotations"', str(path), LABEL_FILE.get_it
         )
     chosen, named = category_of(content, path, category)
-    joints = skeleton or named or _numbered_joints(content["annotations"])
+    declared = declared_skeleton(joints, f"joints={joints}") if joints else named
+    skeleton = declared or COCO
     images, lost = _images(content["images"], finder, group_key, problems, pictures)
     if content["images"] and not images:
         raise problems.all_unusable(path, f"{len(content['images']):,} pictures")
-    people = _people(content["annotations"], chosen, images, lost, problems, len(joints))
+    people = _people(content["annotations"], chosen, images, lost, problems, len(skeleton))
+    if not (people or declared) and (counts := _other_counts(content["annotations"])):
+        said = f"names no joints, and labels {counts} of them where COCO has {len(COCO)}"
+        raise DposeError(
+            "joints-not-declared", said, str(path), f"say which, as in coco:ROOT,joints={counts}, or their names"
+        )
     absent = sum(image.path is None for image in images.values())
     if absent:
         notes = (*notes, f"{absent:,} of {len(images):,} pictures are not there: their labels alone are read")
     labelled = tuple(replace(image, people=tuple(people.get(own, ()))) for own, image in images.items())
-    return Labels(name, path, joints, labelled, tuple(problems), notes)
+    return Labels(name, path, skeleton, labelled, tuple(problems), notes)
 
 
 @dataclass(frozen=True)
@@ -205,11 +218,11 @@ def _choices(entries: Mapping[int | str, dict[str, Any]], names: Mapping[int | s
     return "its categories: " + ", ".join(f"{names[own]} ({counts[own]} joints)" for own in entries)
 
 
-def _numbered_joints(annotations: list[Any]) -> Skeleton:
-    """Return joints for a file that names none: COCO's if the first annotation has 17, else numbered ones."""
+def _other_counts(annotations: list[Any]) -> int:
+    """Return how many joints the first annotation has, for whom it is to be said to; 0 if it has none, or COCO's."""
     flat = next((e["keypoints"] for e in annotations if isinstance(e, dict) and e.get("keypoints")), None)
-    joints = len(flat) // 3 if isinstance(flat, list) and len(flat) % 3 == 0 else len(COCO)
-    return COCO if joints in (0, len(COCO)) else skeleton_of([f"joint_{j}" for j in range(joints)])
+    joints = len(flat) // 3 if isinstance(flat, list) and len(flat) % 3 == 0 else 0
+    return 0 if joints == len(COCO) else joints
 
 
 def _images(
@@ -347,7 +360,7 @@ def _annotation(
 
 DATASET = photographs(
     read_coco,
-    options=("annotations", "category"),
+    options=("annotations", "category", "joints"),
     skeleton=COCO,
     own_skeleton=coco_skeleton,
     label_file=LABEL_FILE,
@@ -384,7 +397,7 @@ def read_humanart(root: Path, split: str, annotations: str = "", pictures: bool 
         name=f"humanart:{split}",
         notes=(note,) if note else (),
         group_key="category",
-        skeleton=COCO,  # its categories name its own 21
+        joints=COCO.name,  # its categories name its own 21
         pictures=pictures,
     )
 

@@ -5,8 +5,9 @@
 
 CVAT's COCO layout is read as `coco:ROOT`. ROOT may be the `.zip` file that the tool has written.
 
-**Joints** are called as they are labelled. If they are all of a built-in skeleton's, they are that skeleton; else they
-stand in the order in which CVAT's project lists them, and of Label Studio, whose exports list none, sorted by name.
+**Joints** are those that are declared: by `,joints=NAME`, `,joints=NUMBER` or `,joints=A,B,C`, else by CVAT's project,
+else COCO's. They are never those that happen to be labelled: a model has its joints for everybody to see, and a label
+of one private picture would decide them. A joint that is labelled and not declared is not used.
 
 **People.** Label Studio's points belong to the rectangle that they name as their parent, else to the smallest rectangle
 that they lie in, else to one person of the picture. CVAT's are skeletons, lists of points, or single points that have
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.pose.data.label_files import LabelFile, PictureFinder, Problems, label_text, numbers, read_json, whole
 from dpose.pose.data.labels import LabelledPicture, Labels, boxed_person, photographs
-from dpose.pose.skeletons import BUILT_IN, COCO, SKELETONS, Skeleton, plain_joint, skeleton_of
+from dpose.pose.skeletons import COCO, Skeleton, declared_skeleton, listed_skeleton, plain_joint
 
 NO_BOX = np.full(4, np.nan)
 
@@ -70,7 +71,7 @@ class Project:
         tool: Its name as data, such as "cvat:train".
         path: The label file.
         pictures: In the file's order.
-        listed: Names of the joints, in order, if the file lists them.
+        declared: The joints; None if neither the file nor anybody else says.
         problems: What is odd in it.
         notes: Further lines for the report.
     """
@@ -78,7 +79,7 @@ class Project:
     tool: str
     path: Path
     pictures: tuple[ProjectPicture, ...]
-    listed: tuple[str, ...]
+    declared: Skeleton | None
     problems: Problems
     notes: tuple[str, ...]
 
@@ -93,16 +94,17 @@ CVAT_FILE = LabelFile(
 )
 
 
-def read_label_studio(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
+def read_label_studio(root: Path, split: str, annotations: str = "", pictures: bool = True, joints: str = "") -> Labels:
     """Read a Label Studio project, a picture with all its people a unit (`PoseDataset.labels`)."""
     path, note = LABEL_STUDIO_FILE.find(root, split, annotations)
     problems = Problems()
     drawn = tuple(_tasks(read_json(path, problems), path, problems))
-    project = Project(f"labelstudio:{split}", path, drawn, (), problems, (note,) if note else ())
+    declared = declared_skeleton(joints, f"joints={joints}") if joints else None
+    project = Project(f"labelstudio:{split}", path, drawn, declared, problems, (note,) if note else ())
     return _labels(project, root, pictures)
 
 
-def read_cvat(root: Path, split: str, annotations: str = "", pictures: bool = True) -> Labels:
+def read_cvat(root: Path, split: str, annotations: str = "", pictures: bool = True, joints: str = "") -> Labels:
     """Read a CVAT project of images, a picture with all its people a unit (`PoseDataset.labels`)."""
     path, note = CVAT_FILE.find(root, split, annotations)
     problems = Problems()
@@ -112,25 +114,28 @@ def read_cvat(root: Path, split: str, annotations: str = "", pictures: bool = Tr
         raise DposeError("labels-of-video", "is a project of a video", str(path), fix)
     if top.tag != "annotations" or top.find("image") is None:
         raise DposeError("labels-malformed", "holds no images", str(path), CVAT_FILE.get_it)
-    listed = [label.findtext("name", "") for label in top.iter("label") if label.findtext("parent")]
+    listed = [label.findtext("name", "") for label in top.iterfind("meta//label") if label.findtext("parent")]
     drawn = tuple(_image(image, problems) for image in top.iter("image"))
-    project = Project(f"cvat:{split}", path, drawn, tuple(listed), problems, (note,) if note else ())
+    named = listed_skeleton(tuple(dict.fromkeys(listed)), str(path)) if listed else None
+    declared = declared_skeleton(joints, f"joints={joints}") if joints else named
+    project = Project(f"cvat:{split}", path, drawn, declared, problems, (note,) if note else ())
     return _labels(project, root, pictures)
 
 
-def label_studio_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
-    """Read the joints of a Label Studio project."""
-    return read_label_studio(root, split, annotations, pictures=False).skeleton
+def label_studio_skeleton(root: Path, split: str, annotations: str = "", joints: str = "") -> Skeleton:
+    """Return the joints of a Label Studio project, whose exports list none."""
+    return declared_skeleton(joints) if joints else COCO
 
 
-def cvat_skeleton(root: Path, split: str, annotations: str = "") -> Skeleton:
-    """Read the joints of a CVAT project."""
-    return read_cvat(root, split, annotations, pictures=False).skeleton
+def cvat_skeleton(root: Path, split: str, annotations: str = "", joints: str = "") -> Skeleton:
+    """Return the joints of a CVAT project."""
+    return read_cvat(root, split, annotations, pictures=False, joints=joints).skeleton
 
 
 def _labels(project: Project, root: Path, pictures: bool) -> Labels:
     """Make labels of a project's pictures."""
-    skeleton, places = _joints(project)
+    skeleton = _joints(project)
+    places = {name: place for place, name in enumerate(skeleton.joints)}
     finder = PictureFinder([(root / "images", ""), (root, "")])
     made: list[LabelledPicture] = []
     problems, people = project.problems, 0
@@ -143,7 +148,10 @@ def _labels(project: Project, root: Path, pictures: bool) -> Labels:
         for shape in picture.people:
             rows = np.zeros((len(skeleton), 3))
             for joint, values in shape.joints.items():
-                rows[places[joint]] = values
+                if (place := places.get(plain_joint(joint))) is None:
+                    problems.add("a joint that is not declared", picture.where, "not used", joint)
+                else:
+                    rows[place] = values
             people += 1
             persons.append(boxed_person(people, rows, shape.box, size, where=picture.where, problems=problems))
         made.append(LabelledPicture(name, file, tuple(persons), size, number))
@@ -152,17 +160,19 @@ def _labels(project: Project, root: Path, pictures: bool) -> Labels:
     return Labels(project.tool, project.path, skeleton, tuple(made), tuple(problems), project.notes)
 
 
-def _joints(project: Project) -> tuple[Skeleton, dict[str, int]]:
-    """Return the skeleton of a project, and the place in it of each name."""
-    used = {name for picture in project.pictures for shape in picture.people for name in shape.joints}
-    names = [*dict.fromkeys(project.listed), *sorted(used - set(project.listed))]
-    if not names:
+def _joints(project: Project) -> Skeleton:
+    """Return the skeleton that is declared, or else COCO's, which every label then has to be one of."""
+    used = dict.fromkeys(name for picture in project.pictures for shape in picture.people for name in shape.joints)
+    if not used:
         raise DposeError("labels-malformed", "labels no joints", str(project.path), "label them as key points")
-    plain = [plain_joint(name) for name in names]
-    for known in (SKELETONS[name] for name in sorted(BUILT_IN)):
-        if sorted(known.joints) == sorted(plain):
-            return known, {name: known.joints.index(joint) for name, joint in zip(names, plain, strict=True)}
-    return skeleton_of(names, where=str(project.path)), {name: place for place, name in enumerate(names)}
+    if project.declared:
+        return project.declared
+    if others := sorted(name for name in used if plain_joint(name) not in COCO.joints):
+        said = f"declares no joints, and labels others than COCO's, such as {others[0]}"
+        tool = project.tool.partition(":")[0]
+        fix = f"say which the model shall have, as in {tool}:ROOT,joints=nose,left_hand,right_hand or ,joints=mpii"
+        raise DposeError("joints-not-declared", said, str(project.path), f"{fix}; all who have the model see them")
+    return COCO
 
 
 # ------------------------------------------------------------------------------------------------ Label Studio
@@ -311,7 +321,16 @@ def _box(box: ElementTree.Element) -> NDArray[np.float64] | None:
     return np.array([x0, y0, x1 - x0, y1 - y0])
 
 
+OPTIONS = ("annotations", "joints")
+
 LABEL_STUDIO = photographs(
-    read_label_studio, own_skeleton=label_studio_skeleton, label_file=LABEL_STUDIO_FILE, oks=True, skeleton=COCO
+    read_label_studio,
+    options=OPTIONS,
+    own_skeleton=label_studio_skeleton,
+    label_file=LABEL_STUDIO_FILE,
+    oks=True,
+    skeleton=COCO,
 )
-CVAT = photographs(read_cvat, own_skeleton=cvat_skeleton, label_file=CVAT_FILE, oks=True, skeleton=COCO)
+CVAT = photographs(
+    read_cvat, options=OPTIONS, own_skeleton=cvat_skeleton, label_file=CVAT_FILE, oks=True, skeleton=COCO
+)

@@ -42,13 +42,12 @@ from dpose.pose.data.coco import NAMES_READ, numbered_as_coco
 from dpose.pose.data.label_files import PictureFinder, Problems, edges_between, label_text
 from dpose.pose.data.labels import LabelledPerson, LabelledPicture, Labels, boxed_person, photographs
 from dpose.pose.data.units import PoseUnits
-from dpose.pose.skeletons import COCO, Skeleton, skeleton_of
+from dpose.pose.skeletons import COCO, MOST_JOINTS, Skeleton, skeleton_of
 
 USUAL = "data.yaml"
 AREA_OF_BOX = 0.53
 OUTSIDE = 0.5
 """Largest distance of a share from the picture; pixels in place of shares are further away."""
-MOST_JOINTS = 1_000
 _GET_IT = "give the folder that holds data.yaml, images/ and labels/"
 
 
