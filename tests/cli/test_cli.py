@@ -637,6 +637,38 @@ class TestBadInput:
     def test_no_budget(self, capsys):
         command_refused(capsys, [*TRAIN, "--out", "run"], "[delta-missing]")
 
+    @pytest.mark.parametrize(
+        ("words", "meant"),
+        [
+            (["train", "-epsilon", "8", "--data", "synthetic:ward"], "-epsilon. Did you mean --epsilon?"),
+            (["train", "-lr=1", "--data", "synthetic:ward"], "-lr=1. Did you mean --lr=1?"),
+            (["predict", "-photo.jpg"], "-photo.jpg. Did you mean ./-photo.jpg?"),
+            (["pixelize", "--epsilon", "2", "-photo.jpg"], "-photo.jpg. Did you mean ./-photo.jpg?"),
+        ],
+    )
+    def test_a_word_with_one_dash_is_a_long_option_or_a_file(self, words, meant, capsys, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "-photo.jpg").write_bytes(b"x")
+        assert main(words) == 2
+        assert capsys.readouterr().err == f"dpose: No such option: {meant}\n"
+
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            (["--set", "plan.unit=pixel"], "choose one of crop, image, video, subject"),
+            (["--limit", "0"], "options: data.limit: must be greater than or equal to 1, not 0"),
+            (["--strategy", "foo"], "options: model.strategy: must be 'light'"),
+        ],
+    )
+    def test_what_no_training_takes_is_told_with_what_it_takes(self, words, said, capsys):
+        command_refused(capsys, [*TRAIN, *BUDGET, "--out", "run", *words], said)
+
+    def test_plan_takes_units_of_trainings_warns_of_few_and_asks_for_all_that_is_missing(self, capsys):
+        command_refused(capsys, ["plan", "--units", "40", *BUDGET, "--set", "plan.unit=pixel"], "unknown unit 'pixel'")
+        command_refused(capsys, ["plan", "--units", "40"], "needs an epsilon and a delta; give --epsilon and --delta")
+        assert main(["plan", "--units", "40", "--batch-size", "20", *BUDGET]) == 0
+        assert "Warning: 40 units are few" in capsys.readouterr().out
+
     def test_an_option_that_does_not_exist(self, capsys):
         command_refused(capsys, [*TRAIN, *BUDGET, "--out", "run", "--epsilonn", "1"], "--epsilonn")
 

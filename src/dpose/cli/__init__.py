@@ -38,10 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(error.format_message())
             return 0
-        if said := _as_setting(error, sys.argv[1:] if arguments is None else arguments):
+        words = sys.argv[1:] if arguments is None else arguments
+        if said := _as_setting(error, words):
             _complain(f"{said} [option-is-setting]")
             return 2
-        _complain(" ".join(error.format_message().split()))
+        _complain(_with_one_dash(error, words) or " ".join(error.format_message().split()))
         return int(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         _complain("stopped")
@@ -71,12 +72,24 @@ def _as_setting(error: Any, words: list[str]) -> str:
         return ""
     from dpose.cli.settings import spelling
 
-    place = next(i for i, word in enumerate(words) if word.partition("=")[0] == option)
+    place = next((i for i, word in enumerate(words) if word.partition("=")[0] == option), None)
+    if place is None:  # several short options in one word
+        return ""
     _, equals, value = words[place].partition("=")
     following = words[place + 1 : place + 2]
     typed = value if equals else following[0] if following and not following[0].startswith("--") else "VALUE"
     written = spelling(settings.known, option, typed)
     return f"{option} is now {written}" if written else ""
+
+
+def _with_one_dash(error: Any, words: list[str]) -> str:
+    """What is meant by a word that was read as short options: a long one, or a file; "" if no such word is typed."""
+    short = getattr(error, "option_name", None) or "--"
+    word = next((w for w in words if w.startswith(short) and len(w) > len(short)), "")
+    if short.startswith("--") or not word:
+        return ""
+    meant = f"./{word}" if os.path.lexists(word) else f"-{word}"
+    return f"No such option: {word}. Did you mean {meant}?"
 
 
 def _print_anything() -> None:

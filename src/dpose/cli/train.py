@@ -33,7 +33,7 @@ def train_model(
     engine: Engine = None,
 ) -> None:
     """Train a pose or action model; with a private method, under a guarantee that its statement carries."""
-    from dpose.files import check_free
+    from dpose.files import check_free, check_place
     from dpose.remote import url_of
 
     console = plain_console()
@@ -46,6 +46,7 @@ def train_model(
             raise DposeError("out-missing", "training needs a folder for the run", fix="give --out, or --explain alone")
         if out is not None and not explain and not url_of(out):
             check_free(out, may_be_empty=True, may_be_locked=True)
+            check_place(out, may_stand=True)
         if config is None:
             check_given(settings)
     if engine is not None and not explain:

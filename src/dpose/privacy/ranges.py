@@ -163,6 +163,22 @@ def check_delta(value: float, n: int | None = None) -> None:
         )
 
 
+def few_units(count: int) -> str | None:
+    """A warning about a private run on `count` units; None if there are enough.
+
+    The noise is as large as one unit's share must be hidden, whatever their number: what many units agree on stands out
+    from it, what a few agree on does not.
+    """
+    if count >= 500:
+        return None
+    units = "1 unit is" if count == 1 else f"{count:,} units are"
+    return (
+        f"Warning: {units} few: the noise that hides any one of them hides most of what they all teach. Expect a model "
+        "hardly better than the weights it starts from, and take its scores on so few units as chance. Thousands are "
+        "usual."
+    )
+
+
 def large_delta(value: float | None, n: int | None) -> str | None:
     """A warning about a delta above 1 / (10 n), in one line; None if it is below, or one of the two is not known."""
     if not value or not n or value <= 1 / (10 * n):

@@ -405,8 +405,10 @@ class RunConfig(BaseModel):
                     where,
                     "give --epsilon and --delta, or --method non-private",
                 ) from error
-            name = ".".join(str(part) for part in found[0]["loc"])
-            raise DposeError("setting-invalid", f"{name}: {found[0]['msg']}", where) from error
+            first, name = found[0], ".".join(str(part) for part in found[0]["loc"])
+            given = f", not {first['input']!r:.40}" if isinstance(first["input"], str | int | float) else ""
+            said = first["msg"].replace("Input should be", "must be")
+            raise DposeError("setting-invalid", f"{said}{given}", f"{where}: {name}") from error
 
     @staticmethod
     def from_yaml(path: Path) -> RunConfig:

@@ -18,7 +18,7 @@ from dpose.privacy import memo
 from dpose.privacy.accounting import OF_RUNS, Accountant
 from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, bound_attackers
 from dpose.privacy.neighbours import Relation
-from dpose.privacy.ranges import as_given, large_delta, lower, upper
+from dpose.privacy.ranges import as_given, few_units, large_delta, lower, upper
 from dpose.privacy.statement import Kind, PrivacyStatement
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.units import Unit
@@ -137,8 +137,8 @@ def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 1
     if note := plan.batch_note(figures.n):
         parts += [Text(), Text(note)]
     if method.private:
-        if warning := large_delta(plan.delta, figures.n):
-            parts += [Text(), Text(warning)]
+        warnings = (large_delta(plan.delta, figures.n), few_units(figures.n))
+        parts += [part for warning in warnings if warning for part in (Text(), Text(warning))]
         parts += [Text(), _noise(plan, figures)]
         parts += _listed("What no attacker can do, by the whole trade-off curve", _attackers(plan, figures.attackers))
         parts += [Text(), Text(f"Neighbours ({plan.relation.value}): {plan.relation.rule}.")]

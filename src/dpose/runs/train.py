@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from dpose.files import check_free
+from dpose.privacy.ranges import few_units
 from dpose.runs.config import RunConfig
 from dpose.runs.data import public_licence, published_count, shows_nobody
 from dpose.runs.places import learnt_from, places_of, shown_settings, typed_command, whole_config
@@ -20,9 +21,6 @@ from dpose.training.options import RunOptions
 from dpose.training.run import Run
 from dpose.training.statement import StatementFacts
 from dpose.training.trainer import train
-
-FEW = 500
-"""Below so many units a private run warns."""
 
 
 def train_task(
@@ -73,9 +71,8 @@ def train_run(
         # of private data the number of units is enough
         count = published_count(config, len(found.units))
         show_report([f"{found.title}: {count:,} units"], console)
-        warning = _few_units(count)
-        if warning:
-            console.print(f"Warning: {warning}", highlight=False)
+        if warning := few_units(count):
+            console.print(warning, highlight=False)
     else:
         show_report(found.report, console)
     task, units, opening = found.task, found.own or found.units, None
@@ -132,18 +129,3 @@ def resume_task(folder: Path, console: Console, given: Mapping[str, Any] | None 
 def explain_task(config: RunConfig) -> RenderableType:
     """What a run would do, protect and cost."""
     return task_entry(config.task).explain(config)
-
-
-def _few_units(count: int) -> str | None:
-    """A warning about a private run on `count` units; None if there are enough.
-
-    The noise is as large as one unit's share must be hidden, whatever their number: what many units agree on stands out
-    from it, what a few agree on does not.
-    """
-    if count >= FEW:
-        return None
-    units = "1 unit is" if count == 1 else f"{count:,} units are"
-    return (
-        f"{units} few: the noise that hides any one of them hides most of what they all teach. Expect a model hardly "
-        "better than the weights it starts from, and take its scores on so few units as chance. Thousands are usual."
-    )

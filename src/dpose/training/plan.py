@@ -22,7 +22,7 @@ from dpose.privacy.accounting import OF_RUNS, Accountant, epsilon, noise_multipl
 from dpose.privacy.calibration import least_noise
 from dpose.privacy.entries import plan_digest
 from dpose.privacy.events import FLOATING, ROUNDED, SampledGaussian, SampledNoise
-from dpose.privacy.neighbours import Relation
+from dpose.privacy.neighbours import ACCOUNT_UNITS, Relation
 from dpose.privacy.ranges import (
     MAX_CLIP,
     MAX_SIGMA,
@@ -133,7 +133,7 @@ class TrainingPlan:
         object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
         object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant", OF_RUNS))
         if self.unit is not None:
-            object.__setattr__(self, "unit", _choice(Unit, self.unit, "unit").value)
+            object.__setattr__(self, "unit", _choice(Unit, self.unit, "unit", ACCOUNT_UNITS).value)
         if self.private_loss not in PRIVATE_LOSSES:
             raise DposeError(
                 "private-loss-unknown",
@@ -201,9 +201,9 @@ class TrainingPlan:
                 fix="give nominal_units with add-or-remove, and only there",
             )
         if self.delta is None:
-            raise DposeError(
-                "delta-missing", f"{self.method} needs a delta", fix="give --delta, well below 1 / number of units"
-            )
+            both = "an epsilon and " * (self.epsilon is None and self.noise_multiplier is None)
+            fix = f"give {'--epsilon and ' * bool(both)}--delta, well below 1 / number of units"
+            raise DposeError("delta-missing", f"{self.method} needs {both}a delta", fix=fix)
         check_delta(self.delta)
         if (self.epsilon is None) == (self.noise_multiplier is None):
             raise DposeError(
