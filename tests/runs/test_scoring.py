@@ -72,6 +72,56 @@ def test_predictions_name_pictures_by_the_end_of_their_paths(coco):
     assert scored(coco).scores["AP"] > 0
 
 
+@pytest.mark.parametrize("absent", [False, True])
+def test_a_picture_that_is_not_there_is_named_as_one_that_is(coco, absent):
+    truth = json.loads((coco / "test_coco.json").read_text())
+    (coco / "val").mkdir()
+    for image in truth["images"]:
+        shutil.move(coco / image["file_name"], coco / "val")
+        image["file_name"] = f"val/{image['file_name']}"
+    (coco / "test_coco.json").write_text(json.dumps(truth))
+    image = next(i for i in truth["images"] if any(p["image_id"] == i["id"] for p in truth["annotations"]))
+    person = next(p for p in truth["annotations"] if p["image_id"] == image["id"] and p["num_keypoints"])
+    found = {
+        "categories": [{"keypoints": list(COCO.joints)}],
+        "images": [{"id": 1, "file_name": image["file_name"].removeprefix("val/")}],
+        "annotations": [{"image_id": 1, "category_id": 1, "keypoints": person["keypoints"], "score": 0.5}],
+    }
+    (coco.parent / "found.json").write_text(json.dumps(found))
+    if absent:
+        (coco / image["file_name"]).unlink()
+    assert scored(coco).scores["AP"] > 0
+
+
+def without_people(coco):
+    """Take everybody out of the labels of the first picture that has somebody; what the account knows of it before."""
+    truth = json.loads((coco / "test_coco.json").read_text())
+    number = next(p["image_id"] for p in truth["annotations"] if p["num_keypoints"])
+    those = [p for p in truth["annotations"] if p["image_id"] == number]
+    alone = truth | {"images": [i for i in truth["images"] if i["id"] == number], "annotations": those}
+    (coco / "alone.json").write_text(json.dumps(alone))
+    truth["annotations"] = [p for p in truth["annotations"] if p["image_id"] != number]
+    (coco / "test_coco.json").write_text(json.dumps(truth))
+    marks = identity_of_data(f"coco:{coco}:val,annotations=alone.json", Console(quiet=True)).marks
+    return coco / alone["images"][0]["file_name"], marks
+
+
+def test_a_picture_without_people_is_charged_since_whoever_is_found_there_lowers_ap(coco):
+    set_budget(Budget(1.0, 1e-5, "empty", without_people(coco)[1]))
+    with refused("budget-charge-unbounded"):
+        scored(coco)
+
+
+def test_an_absent_picture_without_people_is_charged_by_its_name(coco):
+    picture, _ = without_people(coco)
+    scored(coco)
+    picture.unlink()
+    scored(coco)
+    there, absent = charges()
+    assert there.stored.marks == 2 * 4
+    assert absent.stored.marks == 1 + 2 * 3
+
+
 def test_labels_suffice_where_pictures_are_missing(coco):
     with_pictures = scored(coco)
     assert not np.isnan(with_pictures.scores["AP"])

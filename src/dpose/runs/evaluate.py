@@ -125,8 +125,12 @@ def pictures_of(spec: DataSpec, input_size: tuple[int, int], limit: int | None) 
     if not spec.dataset.oks:
         return open_data(spec, purpose="evaluate", input_size=input_size, augment=Augment.none(), limit=limit)
     labels = _opened(spec)
-    chosen = labels if limit is None else labels.limit(limit)
-    units = units_of(chosen, input_size=input_size, augment=Augment.none(), include_empty=True)
+    return _all_of(labels if limit is None else labels.limit(limit), spec, input_size)
+
+
+def _all_of(labels: Labels, spec: DataSpec, input_size: tuple[int, int]) -> PoseUnits:
+    """All pictures, those without anyone to learn from, too: a person who is found there lowers AP."""
+    units = units_of(labels, input_size=input_size, augment=Augment.none(), include_empty=True)
     units.set_names = spec.set_names
     return units
 
@@ -165,7 +169,8 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
                 "those pictures",
                 highlight=False,
             )
-        units = None if len(absent) == sum(bool(p.learnt) for p in labels.pictures) else _units(spec)
+        size = PoseConfig(preset="nano").input_size  # of no matter: files are compared by their content
+        units = None if len(absent) == len(labels.pictures) else _all_of(_opened(spec), spec, size)
         reserved = reserve_labels(predictions, units, absent, name=spec.shown, console=console)
     with committing(reserved):
         show_report(labels.report(), console)
@@ -176,18 +181,13 @@ def score_file(predictions: Path, data: str, console: Console) -> APResult | PCK
     return result
 
 
-def _units(spec: DataSpec) -> PoseUnits:
-    size = PoseConfig(preset="nano").input_size  # of no matter: files are compared by their content
-    return open_data(spec, purpose="evaluate", input_size=size, augment=Augment.none())
-
-
 def _absent(labels: Labels) -> list[str]:
-    """Name and labels, in one text, of each missing picture with people to learn from."""
+    """Name and labels, in one text, of each missing picture: of the people to learn from, or else of all."""
     lines = []
     for picture in labels.pictures:
-        if picture.path is None and picture.learnt:
-            learnt = [p for p in picture.people if p.person is not None]
-            people = [p.keypoints.tolist() if p.box is None else (p.keypoints.tolist(), p.box.tolist()) for p in learnt]
+        if picture.path is None:
+            those = [p for p in picture.people if p.person is not None] or picture.people
+            people = [p.keypoints.tolist() if p.box is None else (p.keypoints.tolist(), p.box.tolist()) for p in those]
             lines.append(f"{picture.name} {people}")
     return lines
 

@@ -153,14 +153,14 @@ class Labels:
         return decode() if self.cache is None else self.cache.read(path, decode, repr(size) if size else "")
 
     @cached_property
-    def _named(self) -> dict[str, list[LabelledPicture]]:
-        """The picture of each whole name; and those of each file name, in any folder."""
-        named: dict[str, list[LabelledPicture]] = {}
-        for picture in self.pictures:
-            name = PurePath(picture.name)
-            for key in (name.as_posix(), f"*/{name.name}"):
-                named.setdefault(key, []).append(picture)
-        return named
+    def _named(self) -> dict[str, LabelledPicture]:
+        """The first picture of each whole name."""
+        return {PurePath(picture.name).as_posix(): picture for picture in reversed(self.pictures)}
+
+    @cached_property
+    def _ending(self) -> dict[int, dict[tuple[str, ...], list[LabelledPicture]]]:
+        """By so many last parts of their paths, or of their names where they are absent, which pictures end in them."""
+        return {}
 
     def picture_of(self, path: PurePath) -> LabelledPicture | None:
         """The picture that a path names: the one with whose whole name it ends, or whose own path ends with all of it.
@@ -171,9 +171,13 @@ class Labels:
         parts = path.parts
         for first in range(len(parts)):  # the longest name first
             if found := self._named.get("/".join(parts[first:])):
-                return found[0]
-        alike = self._named.get(f"*/{path.name}", [])
-        ends = [picture for picture in alike if picture.path and picture.path.parts[-len(parts) :] == parts]
+                return found
+        if (known := self._ending.get(len(parts))) is None:
+            known = self._ending[len(parts)] = {}
+            for picture in self.pictures:
+                own = (picture.path or PurePath(picture.name)).parts
+                known.setdefault(own[-len(parts) :], []).append(picture)
+        ends = known.get(parts, [])
         if len(ends) > 1:
             said = f"may be {ends[0].name} or {ends[1].name}: both end like it"
             raise DposeError("picture-name-ambiguous", said, str(path), "name it with the folders above it")
