@@ -7,7 +7,8 @@ import pytest
 from sqlalchemy import create_engine
 
 from dpose.account import Budget, budget_states, budgets, charge, lift_budget, set_budget
-from dpose.account.store import close_connections
+from dpose.account.budgets import KIND, claim_window
+from dpose.account.store import close_connections, opened
 from refusals import refused
 from stored import WARD, run_charge
 
@@ -38,6 +39,9 @@ def spender(postgres):
 def test_a_role_that_may_spend_may_not_change_budgets(postgres, spender):
     charge(run_charge(0), spender)
     charge(run_charge(1, WARD[:5]), spender)
+    assert claim_window("a" * 32, 0, spender)  # as a count does when it is shown
+    with opened(spender).transaction() as account:  # as each step of a training does
+        account.append(KIND, "b" * 64, {"charge": "c" * 32, "keys": {}})
     (state,) = budget_states(where=spender)
     assert len(state.charges) == 2
     with refused("account-unusable", where="row-level security"):

@@ -649,8 +649,10 @@ def test_a_newer_schema_and_an_account_that_cannot_be_reached(where, tmp_path):
         with refused(("account-unusable", "account-place-malformed")) as told:
             charges(f"postgresql+psycopg://{address}")
         assert "secret" not in told.value.line()
-    with refused("account-place-malformed"):
-        charges("mysql://somewhere/x")
+    for malformed in ("mysql://somewhere/x", "postgresql:/me:secret@h/none", "me:secret@h/none"):
+        with refused("account-place-malformed") as told:
+            charges(malformed)
+        assert "secret" not in told.value.line()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "account.sqlite").write_bytes(b"no database at all, and long enough to be read as one" * 9)
     with refused("account-altered", where="database any more"):

@@ -437,7 +437,8 @@ class Store:
         try:
             url = make_url(self.url)
         except (ArgumentError, ValueError):
-            return f"{self.url.partition('://')[0]}://..."
+            kind, named, _ = self.url.partition("://")
+            return f"{kind}://..." if named else "..."  # whatever stands there may be a password
         shown = url.set(query={key: "***" if "pass" in key.lower() else value for key, value in url.query.items()})
         return re.sub(r":\*\*\*@.*@", ":***@", shown.render_as_string(hide_password=True))  # a password with an @
 
