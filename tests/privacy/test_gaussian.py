@@ -111,6 +111,16 @@ def test_squares_add_up():
     assert two == one
 
 
+def test_the_account_adds_up_what_is_noised_so_by_the_same_curve():
+    """A release at epsilon 8 was listed at 8.6."""
+    for events in ([EVENT], [EVENT] * 3, [EVENT, Gaussian(Fraction(10_004), Fraction(2_500), 4)]):
+        own, concentrated = (cost(events, 1e-5, accountant=a) for a in (Accountant.GAUSSIAN, Accountant.ZCDP))
+        assert cost(events, 1e-5) == pytest.approx(own, abs=1e-9)
+        assert own < concentrated
+    coarse = Gaussian(Fraction(99), Fraction(1))
+    assert cost([coarse], 1e-5) == pytest.approx(cost([coarse], 1e-5, accountant=Accountant.ZCDP), rel=0.1)
+
+
 def test_what_it_cannot_count():
     with refused("event-unsupported"):
         cost([Laplace(Fraction(3), Fraction(1))], 1e-5, accountant=Accountant.GAUSSIAN)

@@ -26,7 +26,7 @@ from typing import Any
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
 from dpose.privacy.events import Approximate, Event, Gaussian, Laplace, Renyi, SampledGaussian, merge
-from dpose.privacy.gaussian import discrete_epsilon, discrete_mu
+from dpose.privacy.gaussian import LEAST_VARIANCE, discrete_epsilon, discrete_mu
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import (
     MAX_SIGMA,
@@ -189,6 +189,9 @@ def _least_cost(counted: tuple[tuple[Event, int], ...], delta: float, replaces: 
     rho = added_up(event.rho() * count for event, count in gaussian)
     if len(gaussian) == kinds:
         found = min(found, zcdp_epsilon(rho, delta))
+        if all(event.variance >= LEAST_VARIANCE for event, _ in gaussian):  # as a statement counts them
+            mu = discrete_mu([(e.sensitivity_squared, e.variance, e.steps * count) for e, count in gaussian])
+            found = min(found, discrete_epsilon(mu, delta))
     found = min(found, _by_renyi(counted, delta - failing, replaces))
     if kinds <= MANY_KINDS and not any(isinstance(event, Renyi) for event, _ in counted):
         # zCDP has no loss distribution of its own: that of its (epsilon, delta) at half of what is left
