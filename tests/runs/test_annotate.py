@@ -14,7 +14,7 @@ from dpose.media.images import read_image, write_image
 from dpose.media.video import VideoReader, probe
 from dpose.media.video_writer import video_file
 from dpose.pose import people as module
-from dpose.pose.boxes import FixedBox, LabelledBoxes, whole_picture
+from dpose.pose.boxes import DetectedBoxes, FixedBox, LabelledBoxes, whole_picture
 from dpose.pose.data import open_labels
 from dpose.pose.evaluate import score_results
 from dpose.pose.export import OnnxModel
@@ -140,6 +140,13 @@ class TestPictures:
         run(model, [folder / "b.png"], tmp_path / "c.png", yolo=tmp_path / "set")
         with refused("output-exists", where="labels/train/b.txt"):
             run(model, [folder / "b.png"], tmp_path / "d.png", yolo=tmp_path / "set")
+
+    def test_the_file_that_says_where_people_are_is_not_replaced(self, model, folder, tmp_path):
+        file = tmp_path / "found.json"
+        file.write_text(json.dumps([{"image_id": 7, "category_id": 1, "bbox": [1, 2, 30, 40], "score": 0.9}]))
+        for labels in ("json", "label_studio"):
+            with refused("original-overwritten", where="found.json"):
+                run(model, [folder / "7.jpg"], tmp_path / "drawn", DetectedBoxes(file), **{labels: file})
 
     def test_what_is_hidden_or_was_drawn_is_no_source(self, model, folder):
         write_image(folder / ".thumbs" / "b.png", picture(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from dpose.account import EVALUATION, State, charges
 from dpose.privacy.keys import state_folder
 from dpose.privacy.noised_query import NoisedQuery
 from dpose.runs import evaluate
-from dpose.runs.compare import comparison_table, draw_comparison, read_runs, scores_of
+from dpose.runs.compare import bar_labels, comparison_table, draw_comparison, read_runs, scores_of
 from dpose.runs.config import RunConfig
 from dpose.runs.evaluate import evaluate_run
 from dpose.runs.reading import read_run, score_of
@@ -177,6 +178,12 @@ def test_a_metric_from_outside_is_in_evaluation_report_and_comparison(tmp_path):
     Console(file=shown, width=200).print(comparison_table([run]))
     assert "within a tenth Hits, or the metric named, in percent" in shown.getvalue()
     draw_comparison([run], tmp_path / "both.svg")
+    assert bar_labels([run]) == ["run"]
+    # of data that differ, and of a run that was stopped after its last score
+    (seen,) = run.watched
+    other = replace(run, name="other", steps=36, watched=(replace(seen, name="elsewhere"),))
+    assert bar_labels([run, other]) == [f"run\n{seen.name}", "other\nelsewhere\nlast score, step 30 of 36"]
+    draw_comparison([run, other], tmp_path / "two.svg")
 
 
 @pytest.mark.parametrize(

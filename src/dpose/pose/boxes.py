@@ -77,6 +77,7 @@ class DetectedBoxes:
     """
 
     def __init__(self, path: Path, least: float = 0.5) -> None:
+        self.source = path
         self._boxes, self.problems = read_detections(path, least=least)
 
     def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
@@ -101,7 +102,7 @@ class LabelledBoxes:
     """
 
     def __init__(self, labels: Labels) -> None:
-        self._labels = labels
+        self.source, self._labels = labels.source, labels
 
     def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """Return the picture's boxes."""

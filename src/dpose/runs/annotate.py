@@ -217,7 +217,8 @@ def annotate(
     done = work.done
     targets, names = _targets(files, out), _names(files)
     named = [path for path in (out if targets == [out] else None, labels.json, labels.label_studio) if path]
-    _check_replaced(files, targets, named)
+    read = [path for path, _ in files] + ([boxes.source] if hasattr(boxes, "source") else [])
+    _check_replaced(read, targets, named)
     if labels.yolo is not None:
         check_label_names(
             (name.as_posix() for (path, _), name in zip(files, names, strict=True) if kind_of(path) == "picture"),
@@ -276,9 +277,9 @@ def _targets(files: Sequence[tuple[Path, Path]], out: Path | None) -> list[Path]
     return list(targets)
 
 
-def _check_replaced(files: Sequence[tuple[Path, Path]], drawn: Sequence[Path], named: Sequence[Path]) -> None:
-    """Refuse to write over a source, or, with a name that the user gave, over any picture or video."""
-    sources = {path.resolve() for path, _ in files}
+def _check_replaced(read: Sequence[Path], drawn: Sequence[Path], named: Sequence[Path]) -> None:
+    """Refuse to write over what is read, or, with a name that the user gave, over any picture or video."""
+    sources = {path.resolve() for path in read}
     for target in (*drawn, *named):
         if target.resolve() in sources:
             raise DposeError("original-overwritten", "would replace its source", str(target), "choose another name")

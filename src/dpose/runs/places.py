@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -136,12 +137,13 @@ def shown_command(command: str) -> str:
 
 
 def _without_folders(word: str) -> str:
-    """What follows the last slash, behind what stands before the path: an option, a dataset's name."""
-    before, slash, _ = word.rstrip("/").partition("/")
-    if not slash:
-        return word.rstrip("/") if word.strip("/") else ""
-    prefix = re.match(r"(.*[:=,])?", before)
-    return (prefix.group(1) or "" if prefix else "") + word.rstrip("/").rpartition("/")[2]
+    """What follows the last slash, behind the option and the dataset's name that it stands behind."""
+    found = re.match(r"--[a-z][a-z-]*=|([a-z_]+)(\.[a-z_]+)*=", word)
+    option = found.group() if found and (found[1] is None or found[1] in RunConfig.model_fields) else ""
+    value = word.removeprefix(option)
+    with contextlib.suppress(DposeError):  # of no data, or of such as there are not
+        value = _shown(value)
+    return option + value.rstrip("/").rpartition("/")[2]
 
 
 def _shown(spec: str) -> str:
