@@ -148,3 +148,8 @@ def test_refused_tells_codes_and_places_apart():
         pass
     with pytest.raises(ValueError, match="another"), refused("file-missing"):
         raise ValueError("another")
+
+
+def test_an_error_is_one_line_without_control_characters():
+    line = DposeError("file-missing", "there is no such file", "a\nb\x1b[31m\x9bc\x7f.png").line()
+    assert line == "a b\\x1b[31m\\x9bc\\x7f.png: there is no such file"

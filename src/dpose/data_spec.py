@@ -11,6 +11,7 @@ A dataset from outside is an entry more: `dpose.pose.data.SOURCES["mine"] = Pose
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -103,11 +104,14 @@ class Spec:
         place, *given = re.split(r",(?=[a-z][a-z0-9_-]*=)", text)
         name, _, rest = place.partition(":")
         if name not in cls.datasets:
-            near = did_you_mean(name, cls.datasets)
-            known = f"known are {', '.join(cls.datasets)}"
-            raise DposeError(
-                "data-unknown", f"no {cls.what} called {name!r}", text, f"{near}; {known}" if near else known
-            )
+            near, known = did_you_mean(name, cls.datasets), f"known are {', '.join(cls.datasets)}"
+            what, fix = f"no {cls.what} called {name!r}", f"{near}; {known}" if near else known
+            folders = [one for one, dataset in cls.datasets.items() if dataset.in_a_folder]
+            if folders and (place.startswith(("/", ".", "~")) or os.path.exists(place)):
+                likely = next((one for one in folders if one in place.lower()), folders[0])
+                what = "does not say what kind of data it is"
+                fix = f"say {likely}:{text}, or whichever of {', '.join(folders)} it is"
+            raise DposeError("data-unknown", what, text, fix)
         root, _, last = rest.rpartition(":")
         root, split = (root, last) if last in cls.datasets[name].splits else (rest, "")
         spec = cls(name, root or cls.datasets[name].default_root, split)
@@ -174,12 +178,8 @@ class Spec:
         elif spec.root not in dataset.roots:
             near = near or did_you_mean(spec.root, dataset.roots)
             known = f"{dataset.root}s are {', '.join(dataset.roots)}; splits are {', '.join(dataset.splits)}"
-            raise DposeError(
-                "data-root-unknown",
-                f"no {dataset.root} called {spec.root!r}",
-                self.name,
-                f"{near}; {known}" if near else known,
-            )
+            what, fix = f"no {dataset.root} called {spec.root!r}", f"{near}; {known}" if near else known
+            raise DposeError("data-root-unknown", what, self.name, fix)
         return spec
 
     @property

@@ -9,6 +9,7 @@ same mistake. A refusal that is told on with a file's name keeps its code.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,12 +41,15 @@ class DposeError(Exception):
 
     def line(self) -> str:
         """The whole message on one line: `where: what; fix`."""
-        text = f"{self.where}: {self.what}" if self.where else self.what
-        if self.fix:
-            text += f"; {self.fix}"
-        line = " ".join(text.split())
+        where, fix = self.where and f"{self.where}: ", self.fix and f"; {self.fix}"
+        line = printable(" ".join(f"{where}{self.what}{fix}".split()))
         # a value told in it may be a whole file
         return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
+
+
+def printable(text: str) -> str:
+    """A line of a terminal with control characters escaped, which a file's name may have."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: ascii(found[0])[1:-1], text)
 
 
 class IncompleteError(DposeError):
@@ -62,9 +66,8 @@ def naming(path: Path | str) -> Iterator[None]:
     except DposeError as error:
         if str(path) in error.line():
             raise
-        raise DposeError(
-            error.code, f"{error.where}: {error.what}" if error.where else error.what, str(path), error.fix
-        ) from error
+        what = f"{error.where}: {error.what}" if error.where else error.what
+        raise DposeError(error.code, what, str(path), error.fix) from error
 
 
 def did_you_mean(word: str, known: Iterable[str], before: str = "") -> str:

@@ -56,12 +56,8 @@ def explain_os_error(error: OSError, path: Path) -> DposeError:
     import platformdirs
 
     if path.is_relative_to(platformdirs.user_state_path("dpose")):
-        return DposeError(
-            "state-unwritable",
-            f"keys and accounts cannot be written here ({error.strerror or error})",
-            str(path),
-            "set XDG_STATE_HOME to a folder that you may write to",
-        )
+        said = f"keys and accounts cannot be written here ({error.strerror or error})"
+        return DposeError("state-unwritable", said, str(path), "set XDG_STATE_HOME to a folder that you may write to")
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return DposeError("write-denied", "not allowed to write here", str(path), "choose a folder you own")
     return DposeError("file-access-failed", error.strerror or str(error), str(path))
@@ -468,9 +464,14 @@ def place_inside(folder: Path, out: Path | None) -> Path | None:
     return target.relative_to(root) if target and root in target.parents else None
 
 
+def fixed_folder(pattern: str) -> Path:
+    """The folder of a glob that it names without a wildcard."""
+    return Path(*takewhile(lambda part: not re.search(r"[*?[]", part), Path(pattern).parent.parts))
+
+
 def matching(pattern: str, out: Path | None) -> list[Path]:
     """The files and folders that a glob matches, sorted, but for what stands in `out` below the glob's fixed folder."""
-    root = Path(*takewhile(lambda part: not re.search(r"[*?[]", part), Path(pattern).parts))
+    root = fixed_folder(pattern)
     written = place_inside(root, out)
     found = map(Path, sorted(glob.glob(pattern, recursive=True)))
     return [path for path in found if not (written and path.is_relative_to(root / written))]

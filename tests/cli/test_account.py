@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from clips import write as write_clip
-from dpose.account import EVALUATION, Budget, budgets, charges, set_budget
+from dpose.account import EVALUATION, Budget, budgets, charges, conclude, set_budget
 from dpose.account.store import close_connections
 from dpose.cli import main
 from dpose.media import write_image
@@ -19,7 +19,7 @@ from dpose.privacy.neighbours import Neighbours
 from dpose.runs.account import identity_of_data, marks_of_file
 from quick import quick  # noqa: F401
 from refusals import refused
-from stored import EVENT, WARD, charged, release_charge, run_charge, union
+from stored import EVENT, WARD, charged, pure, release_charge, run_charge, union
 
 STUDIO = "synthetic:ward:public"
 QUIET = Console(quiet=True)
@@ -181,6 +181,34 @@ def test_a_folder_released_at_once_is_one_table_of_one_line(capsys):
     assert "epsilon 2 at delta 1e-05 of the picture that gave most; 18 if all had read the same one" in shown
 
 
+def test_a_table_of_80_columns_has_each_folder_on_a_line_of_its_own(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run = run_charge(0, folder="/data/ward/runs/lspet-private-2026-10-01", beyond=True)
+    stays = {"what": "count", "unit": "stay", "within": "stays:4/seconds:30", "events": (pure(1),), "delta": 0.0}
+    count = run_charge(1, folder="/data/counts", **stays)
+    release = release_charge(2, WARD[:1], folder="/data/" + "long/" * 14 + "a.png")
+    charged(run, count, release)
+    conclude({one.id: () for one in (run, count, release)})
+    assert main(["account"]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[:9] == [
+        "ward, photos/2.png",
+        "when        what      neighbours          epsilon  delta",
+        "2026-10-01  training  image, zero-out *     1.639  1e-05",
+        "            /data/ward/runs/lspet-private-2026-10-01",
+        "2026-10-02  count     stays:4/seconds:30        1      0",
+        "            /data/counts",
+        "2026-10-03  release   16 pixels                 2      0",
+        "            " + release.folder[:68],
+        "            " + release.folder[68:],
+    ]
+    charged(run_charge(3))
+    assert main(["account"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].endswith("delta  state")
+    assert [line.split()[-1] for line in lines if line.startswith("2026")] == ["committed"] * 3 + ["reserved"]
+
+
 def test_another_account_by_its_url(capsys, tmp_path, photo, monkeypatch):
     monkeypatch.setenv("DPOSE_ACCOUNT_KEY", "1" * 64)
     url = f"sqlite:///{tmp_path}/team.sqlite"
@@ -216,6 +244,7 @@ MISTAKES = {
     "a picture of data": (["ward", "--picture", "a.png"], "by itself"),
     "no picture": (["--picture", "a.txt"], "neither picture nor video"),
     "a picture that is missing": (["--picture", "missing.png"], "missing.png"),
+    "no file": (["--picture", "nowhere.png"], "nowhere.png: there is no such file [file-missing]"),
     "no page": (["--html", "page.pdf"], "name it .html"),
     "data nobody knows": (["lspett:/data"], "lspett"),
     "a unit without a budget": (["--unit", "image"], "budget set"),
@@ -227,7 +256,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line(name, capsys):
+def test_a_mistake_is_one_line(name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("text")
     arguments, words = MISTAKES[name]
     assert words in command_refused(capsys, *arguments)
     assert charges() == []

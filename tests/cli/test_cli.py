@@ -655,7 +655,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["--set", "plan.unit=pixel"], "choose one of crop, image, video, subject"),
+            (["--set", "plan.unit=pixel"], "choose one of image, crop, subject, video"),
             (["--limit", "0"], "options: data.limit: must be greater than or equal to 1, not 0"),
             (["--strategy", "foo"], "options: model.strategy: must be 'light'"),
         ],

@@ -34,6 +34,19 @@ def test_release_and_verify(capsys):
     assert "8 is claimed" in shown(capsys)
 
 
+def test_what_is_the_same_of_several_videos_is_said_once(capsys):
+    for name in ("a", "b"):
+        write(Path(f"{name}.mp4"), size=(160, 120), codec="mpeg4" if name == "b" else "libx264")
+    assert main(["release-video", "a.mp4", "b.mp4", *BASIC, "--explain"]) == 0
+    explained = shown(capsys)
+    assert explained.count("gray levels a pixel") == explained.count("WARNING") == 1
+    assert explained.endswith("b.mp4: as a.mp4")
+    assert main(["release-video", "a.mp4", "b.mp4", *BASIC, "--out", "out"]) == 0
+    told = shown(capsys)
+    assert told.count("gray levels a pixel") == told.count("WARNING") == 1
+    assert "b.mp4 -> out/000002.mp4" in told
+
+
 def test_explain_releases_nothing(capsys, tmp_path):
     assert (
         main(["release-video", "a.mp4", "--epsilon", "1", "--delta", "1e-5", "--neighbours", "frame", "--explain"]) == 0

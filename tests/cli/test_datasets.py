@@ -229,6 +229,7 @@ class TestMistakes:
         data = ["--data", "synthetic:studio", "--data", "synthetic:ward", "--public", "synthetic:ward:train"]
         arguments = ["train", *data, *PRIVATE, "--method", "pdp-sgd", "--out", "run"]
         command_refused(capsys, arguments, "[public-data-private]")
+        command_refused(capsys, arguments, "the private ones; name data of other people, or leave it out")
 
     def test_a_precision_that_there_is_not(self, capsys):
         command_refused(

@@ -79,6 +79,20 @@ def test_public_masks_and_paper_mode(capsys):
     assert "nothing is claimed" in shown(capsys)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="names there have no control characters")
+def test_control_characters_of_a_name_are_escaped(capsys):
+    cv2.imwrite("new\nline.png", PICTURE)
+    cv2.imwrite("\x1b[31mred.png", PICTURE[::-1])
+    assert main(["pixelize", "new\nline.png", "\x1b[31mred.png", *BASIC, "--out", "out", "--keep-names"]) == 0
+    told = capsys.readouterr().out
+    assert "\nnew\\nline.png -> out/new\\nline.png, out/new\\nline.npz\n" in told
+    assert main(["account"]) == 0
+    account = capsys.readouterr().out
+    assert "new\\nline.png" in account
+    assert "\\x1b[31mred.png" in account
+    assert "\x1b[31mred" not in told + account
+
+
 def test_explain_releases_nothing(capsys, tmp_path):
     assert main(["pixelize", "a.png", *BASIC, "--explain"]) == 0
     assert "gray levels on a cell's average" in shown(capsys)
@@ -195,6 +209,38 @@ def test_broken_files(capsys, tmp_path):
     command_refused(capsys, ["verify", "a.png"], "[statement-missing]")
     command_refused(capsys, ["verify", "bad.npz"], "bad.npz")
     assert not (tmp_path / "x.png").exists()
+
+
+def test_a_mistake_says_what_to_do(capsys, tmp_path):
+    make_clip(tmp_path / "film.mp4", frames=2)
+    clip = ["--epsilon", "2", "--delta", "1e-5", "--out", "out"]
+    command_refused(capsys, ["release-video", "a.png", *clip], "a.png: is no video; dpose pixelize takes pictures [")
+    command_refused(capsys, ["pixelize", "film.mp4", *BASIC, "--out", "x.png"], "name it x.mp4, or a folder [out-of-")
+    command_refused(capsys, ["pixelize", "a.png", *BASIC, "--out", "x.mp4"], "name it x.png, or a folder [out-of-")
+    command_refused(capsys, ["restore", "a.png", "b.png"], "is a picture, no archive; name the .npz", "[archive-damage")
+
+
+def test_verify_says_that_it_takes_one_artefact(capsys):
+    assert main(["verify", "--help"]) == 0
+    assert "A run folder; a released picture, archive or video; a folder of those." in shown(capsys)
+
+
+def test_what_is_wrapped_goes_on_below_its_beginning(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    make_clip(Path("film.mp4"), frames=2)
+    for command, more in (("pixelize", BASIC), ("release-video", ["--epsilon", "2", "--delta", "1e-5"])):
+        file = {"pixelize": "a.png", "release-video": "film.mp4"}[command]
+        assert main([command, file, *more, "--explain"]) == 0
+        name, *lines = capsys.readouterr().out.splitlines()
+        assert name == f"{file}:"
+        assert all(line.startswith("  ") for line in lines)
+        assert any(line.startswith("    ") for line in lines)
+    main(["pixelize", "a.png", *BASIC, "--out", "b.png"])
+    capsys.readouterr()
+    assert main(["statement", "show", "b.png"]) == 0
+    told = capsys.readouterr().out
+    listed = told[told.index("Caveats:\n") :].split("\n\n")[0].splitlines()[1:]
+    assert {line[:2] for line in listed} == {"* ", "  "}
 
 
 def test_out_is_needed(capsys):

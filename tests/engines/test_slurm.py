@@ -16,9 +16,10 @@ import pytest
 from dpose.cli import main
 from dpose.cli.cluster import progress_line
 from dpose.engines.one_job import NOTE, JobNote, began, check_no_job
-from dpose.engines.slurm import CommandJob, exit_code, parsed_settings, submit, wait_for
+from dpose.engines.slurm import CommandJob, exit_code, submit, wait_for
 from dpose.files import check_free
 from dpose.privacy.ledger import read_ledger
+from dpose_lab.papers.slurm import parsed_settings
 from refusals import refused
 
 WAITS = """

@@ -226,6 +226,15 @@ def test_the_label_file_of_another_split_is_not_taken(tmp_path):
     (tmp_path / "labels.json").rename(tmp_path / "annotations" / "person_keypoints_train2017.json")
     with refused("labels-missing"):
         open_data(f"coco:{tmp_path}:val")
+    with refused("labels-missing", where="it holds the split train: say NAME:ROOT:train"):
+        open_data(f"coco:{tmp_path}:val")
+
+
+def test_the_split_that_is_there_is_named(tmp_path):
+    (tmp_path / "annot").mkdir()
+    (tmp_path / "annot" / "valid.json").write_text("[]")
+    with refused("labels-missing", where="holds no annot/train.json; it holds the split val: say NAME:ROOT:val"):
+        open_data(f"mpii:{tmp_path}")
 
 
 # ------------------------------------------------------------------------------------------------------ zip files

@@ -6,7 +6,7 @@ import pytest
 
 from dpose.measure.config import CountConfig
 from dpose.measure.plan import Schedule, bind_count, whole_day
-from dpose.measure.statement import drowned
+from dpose.measure.statement import drowned, explained
 from dpose.privacy.ranges import parse_duration
 from refusals import refused
 
@@ -79,3 +79,16 @@ def test_numbers_that_noise_drowns_are_told_of_before_anything_is_read():
     assert line.startswith("occupancy: a window's noise is within")
     long = CountConfig.of(queries="occupancy", epsilon="1", window="1h", visible="30s", times="4")
     assert list(drowned(whole_day(long, day))) == []
+
+
+def test_footage_shorter_than_its_window_is_warned_of():
+    config = CountConfig.of(queries="occupancy", epsilon="1", window="1h", visible="30s", times="4")
+    assert list(drowned(whole_day(config, "day"))) == []
+    short = bind_count(config, Schedule("day", 1, Fraction(0), Fraction(51, 5)))
+    (line,) = drowned(short)
+    assert line.startswith("occupancy: 10.2 of 3600 s are filmed: a window's noise is within")
+    # a film of an hour and some seconds: its second window alone
+    begin = Fraction(8 * 3600)
+    (line,) = drowned(bind_count(config, Schedule("day", 1, begin, begin + 3606)))
+    assert line.startswith("occupancy: 6 of 3600 s are filmed: a window's noise")
+    assert "of a window of 3600 s that is filmed throughout" in "".join(explained(short))

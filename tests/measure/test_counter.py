@@ -64,6 +64,32 @@ def test_a_count_verifies(tmp_path):
     assert all(float(row["low"]) <= float(row["high"]) for row in rows)
 
 
+def test_one_window_is_told_of_in_the_singular(tmp_path):
+    out, _ = counted(tmp_path, footage((1, 2)))
+    assert "1 of 1 window is shown, each once" in "\n".join(verify_folder(out))
+
+
+def test_a_short_film_is_warned_of_before_it_is_charged_and_its_widest_interval_told(tmp_path):
+    """Both follow from what is public: the schedule, and the numbers that were released."""
+    lines, config = [], config_of(window="1h")
+    count_footage(
+        [footage()],
+        CountRequest(config),
+        tmp_path / "counts",
+        Reader(),
+        tell=lambda line: lines.append((len(charges()), line)),
+    )
+    before = [line for charged, line in lines if not charged]
+    assert [line.partition(" are filmed")[0] for line in before] == [
+        "Warning: occupancy: 6 of 3600 s",
+        "Warning: entries: 6 of 3600 s",
+    ]
+    rows = list(csv.DictReader((tmp_path / "counts" / TABLE).open()))
+    assert [line for charged, line in lines if charged] == [
+        f"{row['query']}: the widest interval is {row['low']} to {row['high']} {row['unit']}" for row in rows
+    ]
+
+
 def test_a_place_that_cannot_be_written_costs_nothing(tmp_path):
     (tmp_path / "file").write_text("")
     with refused("output-below-file", where="file/counts"):
@@ -380,6 +406,8 @@ class TestCommand:
         assert main(["verify", str(out)]) == 0
         printed = capsys.readouterr().out
         assert "stay of at most 1 seconds" in " ".join(printed.split())
+        assert printed.startswith("Warning: occupancy: a window's noise is within")
+        assert "\noccupancy: the widest interval is 0 to " in printed
         record = json.loads((out / STATEMENT).read_text())["release"]["schedule"]
         assert (record["sources"], record["begin"], record["end"]) == (2, "28800", "28804.5")
         assert main(["account"]) == 0

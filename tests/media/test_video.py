@@ -321,6 +321,15 @@ class TestRefusals:
             with refused("file-missing" if name == "absent.mp4" else "video-undecodable", where=name):
                 probe(tmp_path / name)
 
+    @pytest.mark.parametrize("name", ["a.mp4", "a.avi", "a.ts", "a.mpg", "a.h264", "a.hevc", "a.mkv"])
+    def test_a_file_that_begins_as_nothing_known_is_told_what_is_read(self, tmp_path, name):
+        (tmp_path / name).write_text("hello w")
+        with refused("video-undecodable", where=f"{name}: is no video of a kind that is read; give MP4, QuickTime,"):
+            probe(tmp_path / name)
+        (tmp_path / name).write_bytes(b"\0\0\0\x18ftypmp42" + bytes(60))
+        with refused("video-undecodable", where="the video cannot be decoded: "):
+            probe(tmp_path / name)
+
     def test_sound_alone(self, tmp_path):
         make_video(tmp_path / "a.mp4", sound=True, frames=24)
         with av.open(str(tmp_path / "a.mp4")) as given, av.open(str(tmp_path / "tone.mp4"), "w") as out:

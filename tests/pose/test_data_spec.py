@@ -50,6 +50,25 @@ def test_unknown_names_list_the_known(text):
         open_data(text, purpose="train", input_size=SIZE)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("/data/lspet:private", "say lspet:/data/lspet:private, or whichever of coco, cvat,"),
+        ("~/ward", "say coco:~/ward, or whichever"),
+        ("./ward,annotations=a.json", "say coco:./ward,annotations=a.json, or"),
+        ("ward", "say coco:ward, or"),
+    ],
+)
+def test_a_path_alone_is_told_to_say_what_it_is(text, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ward").mkdir()
+    with refused("data-unknown", where=("does not say what kind of data it is", said)) as caught:
+        DataSpec.parse(text)
+    assert caught.value.where == text
+    with refused("data-unknown", where="no dataset called 'wards'; known are coco"):
+        DataSpec.parse("wards")
+
+
 @pytest.mark.parametrize("text", ["lspet", "lspet:private", "synthetic", "synthetic:", "synthetic:test"])
 def test_a_missing_root_says_how_to_write_it(text):
     with refused("data-root-missing"):

@@ -573,3 +573,8 @@ def test_a_reservation_must_say_what_it_reserves(tmp_path):
         (tmp_path / "ledger").write_bytes(first.line() + bad.line())
         with refused(("ledger-field-invalid", "ledger-steps-differ", "noise-out-of-range"), where="line 2"):
             read_ledger(tmp_path / "ledger")
+
+
+def test_one_step_is_told_of_in_the_singular(tmp_path, state):
+    finished_run(tmp_path / "run", state, replace(SETTINGS, steps=1), blocks=1)
+    assert "; 1 reserved step costs " in " ".join(verify_run(tmp_path / "run", state).lines)

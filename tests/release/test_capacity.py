@@ -122,13 +122,22 @@ def test_mistakes_are_told_in_one_line(capsys, arguments, named):
     assert named in line
 
 
-def test_a_million_pictures_by_the_figures_that_come_with_dpose(capsys):
+def test_a_million_pictures_by_the_figures_that_come_with_dpose(capsys, monkeypatch):
     assert main(["plan", "--corpus", "1000000", "--size", "1920x1080", "--price-hour", "0.04"]) == 0
     told = capsys.readouterr().out
     assert "1,000,000 items, 1920x1080, pixelize" in told
     assert "ray" in told
     assert "extrapolated" in told
     assert "price" in told
+    monkeypatch.setenv("COLUMNS", "80")
+    for mechanism in ("pixelize", "release-video"):
+        given = ["--corpus", "1000000", "--price-hour", "0.04", "--mechanism", mechanism]
+        assert main(["plan", *given]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        rows = [line for line in lines if line.startswith("│")]
+        assert len(rows) == 9  # each takes one line
+        assert max(map(len, rows)) <= 80
+        assert "…" not in "".join(lines)
     asked = ["plan", "--corpus", "9", "--size", "640x480", "--mechanism", "release-video", "--json"]
     assert main([*asked, "--workers", "1,3"]) == 0
     found = json.loads(capsys.readouterr().out)

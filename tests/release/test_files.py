@@ -230,6 +230,7 @@ class TestPictures:
             (["a.png", "a.jpg"], ["."], "out", ("output-names-collide", "--keep-names")),
             (["a.png"], ["a.png"], "a.png", ("original-overwritten",)),
             (["a.png"], ["."], ".", ("out-among-originals",)),
+            (["a.png"], ["*.png"], ".", ("out-among-originals",)),
             (["a.png", "b.png"], ["a.png", "b.png"], "x.png", ("out-not-folder",)),
             (["a.png"], ["absent.png"], "out", ("file-missing", "absent.png")),
             (["a.png"], ["*.jpg"], "out", ("file-missing",)),

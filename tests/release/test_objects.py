@@ -10,6 +10,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 import dpose
 from clips import write
@@ -223,6 +226,15 @@ class TestDrawing:
     def test_the_square_is_to_scale(self, neighbours, sides):
         found = hidden_sides(plan_for(neighbours, frames=2, shape=(50, 200, 3)))
         assert found == pytest.approx(sides)
+
+    @pytest.mark.parametrize(("height", "width"), [(157, 105), (150, 900), (900, 200)])
+    def test_the_face_lies_within_the_picture(self, height, width):
+        axes = Figure().add_axes((0, 0, 1, 1))
+        explain_picture._draw_sizes(axes, plan_for(shape=(height, width, 3)), (100, 100), 0.5)
+        boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle) and patch.get_width() == 100]
+        (face,) = [box for box in boxes if box.get_edgecolor() == to_rgba(explain_picture.FACE_LINE)]
+        assert 0 <= face.get_x() <= width - 100
+        assert 0 <= face.get_y() <= height - 100
 
     def test_the_legend_has_the_plans_own_numbers(self):
         told = {head: text for _, head, text in legend(plan_for(), (100, 100))}

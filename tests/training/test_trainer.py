@@ -81,6 +81,15 @@ def test_a_large_delta_is_warned_of(dots, tmp_path):
         assert ("Warning: delta 0.001 is above 1/(10 n)" in said.file.getvalue()) == (delta == 1e-3)
 
 
+def test_what_is_said_before_a_run_is_wrapped(dots, tmp_path):
+    said = Console(file=io.StringIO(), width=60)
+    run(dots, tmp_path / "run", said, private_plan(delta=5e-3, steps=1), n=40)
+    told = said.file.getvalue()
+    assert "Warning: delta 0.005" in told
+    assert "The batch size 60 is larger than the 40 units" in told
+    assert max(map(len, told.splitlines())) <= 60
+
+
 def test_a_run_without_guarantee_claims_none(dots, tmp_path, quiet):
     plan = TrainingPlan(method="non-private", epochs=10, expected_batch_size=60, ema_decay=0.5)
     done = run(dots, tmp_path / "run", quiet, plan)

@@ -22,7 +22,7 @@ from dpose.account.budgets import BudgetState, budget_states, what_fits
 from dpose.account.charges import EVALUATION, PIXEL, Charge, State, charges, groups, restated, rollback_count
 from dpose.account.composition import Spent, composed_each, spending
 from dpose.account.store import VARIABLE, Where, account_exists, opened
-from dpose.errors import DposeError
+from dpose.errors import DposeError, printable
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.marks import Marks
@@ -118,7 +118,7 @@ def datasets(
     for state in states:  # a budget of pictures that nothing has read yet
         if id(state) not in shown:
             nothing = Spent(state.budget.neighbours, delta or state.budget.delta)
-            found.append(DataSpending(state.budget.data, (), (nothing,), (state,)))
+            found.append(DataSpending(printable(state.budget.data), (), (nothing,), (state,)))
     return tuple(found)
 
 
@@ -129,7 +129,7 @@ def dataset_of(
     entries = tuple(charges(where, of=marks))
     states = budget_states(marks, where, exactly=True) or budget_states(marks, where)
     answers = answered(entries, requested or relations_of(entries, states), delta, marks, where)
-    return DataSpending(name, entries, answers, tuple(states))
+    return DataSpending(printable(name), entries, answers, tuple(states))
 
 
 def picture_of(
@@ -153,7 +153,7 @@ def picture_of(
             answers += answered(tuple(counted.values()), [one], delta, where=where)
         else:
             answers += answered(entries, [one], delta, marks, where, same=True)
-    return DataSpending(name, entries, tuple(answers), tuple(budget_states(marks, where)))
+    return DataSpending(printable(name), entries, tuple(answers), tuple(budget_states(marks, where)))
 
 
 def names_of(entries: Iterable[Charge]) -> str:
@@ -161,7 +161,7 @@ def names_of(entries: Iterable[Charge]) -> str:
     files = {entry.data for entry in entries if entry.what == "release"}
     others = {entry.data for entry in entries if entry.what != "release"}
     released = {f"{PurePath(file).parent}/" for file in files} if len(files) > 3 else files - others
-    return ", ".join([*sorted(others), *sorted(released)])
+    return ", ".join(map(printable, [*sorted(others), *sorted(released)]))
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,8 @@ class ChargeLine:
     @property
     def folders(self) -> tuple[str, ...]:
         """Folders of the results: of many releases their common one, of a run every folder that it was in."""
-        return (str(PurePath(self.entry.folder).parent),) if self.count > 1 else self.entry.folders
+        found = (str(PurePath(self.entry.folder).parent),) if self.count > 1 else self.entry.folders
+        return tuple(map(printable, found))
 
 
 def lines_of(entries: Iterable[Charge], where: Where = None) -> tuple[ChargeLine, ...]:
@@ -269,9 +270,9 @@ def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]
 
     Where something has no bound, that and no number. By default, what would fit is told of what was charged.
     """
-    limit = state.budget
+    limit, data = state.budget, printable(state.budget.data)
     of = f"epsilon {as_given(limit.epsilon)} at delta {as_given(limit.delta)}"
-    said = f"Budget of {limit.data}: {of} for {limit.neighbours.describe()}; "
+    said = f"Budget of {data}: {of} for {limit.neighbours.describe()}; "
     if state.unbounded:
         said += f"what is spent has no bound: {_counted(state.unbounded)}."
         return [said, "Nothing more is let in until it is lifted."]
@@ -290,9 +291,8 @@ def budget_lines(state: BudgetState, like: tuple[Charge, ...] = ()) -> list[str]
 
 def notes_of(lines: Sequence[ChargeLine]) -> list[str]:
     """Remarks that a reader of these lines needs."""
-    said = []
-    if any(line.entry.beyond for line in lines):
-        said.append("* protects only what a picture holds beyond its public view and labels.")
+    beyond = any(line.entry.beyond for line in lines)
+    said = ["* protects only what a picture holds beyond its public view and labels."] if beyond else []
     if any(line.entry.state is State.FAILED for line in lines):
         said.append("What failed counts: what it had computed by then is unknown.")
     elif any(line.entry.state is State.RESERVED for line in lines):

@@ -90,7 +90,7 @@ def report(
 
 
 def verify_artefacts(
-    run: Annotated[Path, typer.Argument(help="A run folder; or released pictures, archives, videos.")],
+    run: Annotated[Path, typer.Argument(help="A run folder; a released picture, archive or video; a folder of those.")],
 ) -> None:
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
     console = plain_console()
@@ -133,11 +133,8 @@ def keys(
 ) -> None:
     """The keys of private runs that were stopped and may go on; and how to be rid of one."""
     if (run is None) == discard:
-        raise DposeError(
-            "command-incomplete",
-            "what shall be done?",
-            fix="dpose keys lists them, dpose keys RUN --discard deletes one",
-        )
+        fix = "dpose keys lists them, dpose keys RUN --discard deletes one"
+        raise DposeError("command-incomplete", "what shall be done?", fix=fix)
     from dpose.runs.keys import discard_key, list_keys
 
     console = plain_console()

@@ -20,9 +20,10 @@ from dpose.cli.release_options import (
     OutputOptions,
     about_of,
     release_jobs,
+    say_explained,
     say_lines,
 )
-from dpose.errors import DposeError, naming
+from dpose.errors import DposeError
 
 if TYPE_CHECKING:
     from dpose.release.items import Work
@@ -55,7 +56,6 @@ def release_videos(
     from dpose.media.spans import cut
     from dpose.privacy.noise import AesNoise, Key
     from dpose.release.config import LEARNED, Projection
-    from dpose.release.explain import explain_release
     from dpose.release.items import Work
     from dpose.release.jobs import find_videos
     from dpose.release.plans import bind_video
@@ -78,12 +78,8 @@ def release_videos(
     found = [(replace(job, about=about), cut(info, spans)) for job, info in found]
     hiding.draw([job for job, _ in found], config, spans, released=False)
     hiding.say_preset(console)
-    for job, info in found:
-        with naming(info.path):
-            plan = bind_video(config, info, AesNoise(Key.fresh()))
-        console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-        for line in explain_release(plan, info.rate, curve=explain):
-            console.print(f"  {line}", highlight=False)
+    plans = ((job.source, bind_video(config, info, AesNoise(Key.fresh())), info.rate) for job, info in found)
+    say_explained(plans, console, alone=explain)
     if explain:
         return
     work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))
@@ -165,12 +161,8 @@ def obfuscate(
     check_method(method)
     finds, console = given.check(method), plain_console()
     if not finds and (chosen.detector is not None or chosen.hold is not None):
-        raise DposeError(
-            "detector-without-faces",
-            "only --method face-blur and --boxes-out look for faces",
-            "detector",
-            "leave --detector and --hold out",
-        )
+        said = "only --method face-blur and --boxes-out look for faces"
+        raise DposeError("detector-without-faces", said, "detector", "leave --detector and --hold out")
     hold = HOLD if chosen.hold is None else chosen.hold
     work = Work(
         None, method, chosen.detector, hold, chosen.seed, output.keep_audio, spans=output.spans(), **vars(counting)
@@ -215,11 +207,7 @@ def _found(work: Work, jobs: JobList, out: Path, preview: Path | None, console: 
     )
     if preview is not None:
         drawn = draw_found(jobs, found, preview)
-        console.print(
-            f"{drawn:,} pictures with their boxes drawn, nothing obscured, in {preview}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        say_lines([f"{drawn:,} pictures with their boxes drawn, nothing obscured, in {preview}"], console)
     return replace(work, boxes=matched(found, jobs)[0])
 
 

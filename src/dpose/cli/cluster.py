@@ -170,12 +170,8 @@ class Cluster:
             raise DposeError("engine-unsupported", "runs on slurm, or here without it", f"--engine {self.engine}")
         partition = self.job.partition
         if partition is None:
-            raise DposeError(
-                "partition-missing",
-                "needs a partition",
-                "--engine slurm",
-                "give --set job.partition=NAME; local is this machine",
-            )
+            fix = "give --set job.partition=NAME; local is this machine"
+            raise DposeError("partition-missing", "needs a partition", "--engine slurm", fix)
         closed_folder(log)
         exit_file = log / "exit"
 

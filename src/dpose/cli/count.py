@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,16 +88,17 @@ def count(
         settings["subject_chunks"] = chunks
     about, console = about_of(settings), plain_console()
     config = CountConfig.of(**settings)
+    plan = whole_day(config, files.day)
     if explain:
-        for line in explained(whole_day(config, files.day)):
+        for line in explained(plan):
             console.print(line, highlight=False, soft_wrap=True)
         return
     if not sources or out is None:
         raise DposeError("command-incomplete", "is missing", "--out" if sources else "sources", "or say --explain")
-    for line in drowned(whole_day(config, files.day)):
-        console.print(f"Warning: {line}", highlight=False)
     request = CountRequest(config, files.day, again=again, about=about)
     if any(map(is_live, sources)):
+        for line in drowned(plan):
+            console.print(f"Warning: {line}", highlight=False, soft_wrap=True)
         _count_live(sources, request, out, live, console)
     else:
         _count_files(sources, request, out, files, console)
@@ -111,6 +113,7 @@ def _count_files(sources: list[str], request: CountRequest, out: Path, files: Of
     from dpose.runs.annotate import bundled_predictor
 
     check_free(out)
+    tell = partial(console.print, highlight=False, soft_wrap=True)
     footage = open_footage(sources, files.start)
     if files.subjects:
         sightings = read_sightings(files.subjects, [one.name for one in footage])
@@ -118,7 +121,9 @@ def _count_files(sources: list[str], request: CountRequest, out: Path, files: Of
     finder = bundled_predictor(flip_test=False).finder
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("counting", total=float(sum(one.end - one.begin for one in footage)))
-        statement = count_footage(footage, request, out, finder, lambda done: bar.update(task, completed=float(done)))
+        statement = count_footage(
+            footage, request, out, finder, lambda done: bar.update(task, completed=float(done)), tell
+        )
     console.print(statement.words().printed(), highlight=False)
     console.print(f"Written: {out}", soft_wrap=True)
 

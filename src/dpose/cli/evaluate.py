@@ -41,22 +41,15 @@ class NoisedScore:
                 )
             return None
         if self.pooled != (self.joints_per_unit is not None):
-            raise DposeError(
-                "pooled-without-joints",
-                "go together: the cap is what bounds a unit's part",
-                "--pooled and --joints-per-unit",
-                "give both, as in --pooled --joints-per-unit 14",
-            )
+            what, where = "go together: the cap is what bounds a unit's part", "--pooled and --joints-per-unit"
+            fix = "give both, as in --pooled --joints-per-unit 14"
+            raise DposeError("pooled-without-joints", what, where, fix)
         from dpose.privacy.neighbours import Relation
 
         relations = [relation.value for relation in Relation]
         if self.relation is not None and self.relation not in relations:
-            raise DposeError(
-                "relation-unknown",
-                "there is no such relation",
-                f"--relation {self.relation}",
-                f"choose one of {', '.join(relations)}",
-            )
+            where, fix = f"--relation {self.relation}", f"choose one of {', '.join(relations)}"
+            raise DposeError("relation-unknown", "there is no such relation", where, fix)
         from dpose.privacy.noised_query import NoisedQuery
         from dpose.privacy.ranges import parse_exact
 

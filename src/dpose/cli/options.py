@@ -16,7 +16,7 @@ import inspect
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
@@ -202,6 +202,16 @@ def plain_console() -> Console:
     from rich.console import Console
 
     return Console(markup=False, emoji=False, highlight=False)
+
+
+def hanging(lines: Iterable[str], console: Console, indent: int | None = None) -> str:
+    """Wrap lines to the console's width: each goes on at `indent`, or else below its first word, past a star."""
+    wrapper, wrapped = textwrap.TextWrapper(break_long_words=False, break_on_hyphens=False), []
+    wrapper.width = max(1, console.width)
+    for line in lines:
+        wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip(" *")) if indent is None else indent)
+        wrapped.append(wrapper.fill(line))
+    return "\n".join(wrapped)
 
 
 def command_line() -> str:

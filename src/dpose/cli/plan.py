@@ -96,14 +96,12 @@ def _plan_corpus(corpus_options: CorpusOptions) -> None:
     assert corpus_options.corpus is not None
     size = re.fullmatch(r"(\d{1,6})[xX](\d{1,6})", corpus_options.size or "1920x1080")
     if size is None or not int(size[1]) * int(size[2]):
-        raise DposeError(
-            "size-malformed", f"must be WxH in pixels, not {corpus_options.size!r}", "--size", "say --size 1920x1080"
-        )
+        said = f"must be WxH in pixels, not {corpus_options.size!r}"
+        raise DposeError("size-malformed", said, "--size", "say --size 1920x1080")
     mechanism = corpus_options.mechanism or "pixelize"
     if corpus_options.frames is not None and mechanism == "pixelize":
-        raise DposeError(
-            "frames-of-pictures", "pictures have none", "--frames", "say --mechanism release-video with it"
-        )
+        fix = "say --mechanism release-video with it"
+        raise DposeError("frames-of-pictures", "pictures have none", "--frames", fix)
     corpus = Corpus(corpus_options.corpus, int(size[1]), int(size[2]), mechanism, corpus_options.frames or FRAMES)
     figures = Figures.read(corpus_options.measured or SHIPPED)
     rows = list(forecast(figures, corpus, _counts(corpus_options.workers or "1,2,8,64"), corpus_options.price_hour))
@@ -132,7 +130,7 @@ def _table(title: str, rows: Sequence[Forecast]) -> Table:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
-    columns = ("engine", "workers", "time", "items a second", "processor hours", "command", "each worker")
+    columns = ("engine", "workers", "time", "items/s", "cpu h", "command", "each worker")
     priced = rows[0].price is not None
     for column in (*columns, *(("price",) if priced else ())):
         table.add_column(column, justify="left" if column == "engine" else "right")
@@ -142,10 +140,10 @@ def _table(title: str, rows: Sequence[Forecast]) -> Table:
             f"{row.workers}{'*' if row.limit == 'command' else ''}",
             _time(row.seconds),
             f"{row.rate:,.3g}",
-            f"{row.processor_seconds / 3600:,.1f}",
+            _short(row.processor_seconds / 3600, 1),
             _bytes(row.command_bytes),
             _bytes(row.worker_bytes),
-            *((f"{row.price:,.2f}",) if row.price is not None else ()),
+            *((_short(row.price, 2),) if row.price is not None else ()),
         )
     return table
 
@@ -157,17 +155,20 @@ def _any_limit(rows: Sequence[Forecast]) -> bool:
 def _counts(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and 0 < int(part) < 10**6 for part in parts):
-        raise DposeError(
-            "workers-malformed", f"cannot be {text!r}", "--workers", "write numbers with commas between them: 1,2,8,64"
-        )
+        fix = "write numbers with commas between them: 1,2,8,64"
+        raise DposeError("workers-malformed", f"cannot be {text!r}", "--workers", fix)
     return tuple(dict.fromkeys(map(int, parts)))
 
 
 def _time(seconds: float) -> str:
-    for name, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+    for name, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
-            return f"{seconds / length:,.1f} {name}"
-    return f"{seconds:,.0f} seconds"
+            return f"{_short(seconds / length, 1)} {name}"
+    return f"{seconds:,.0f} s"
+
+
+def _short(value: float, places: int) -> str:
+    return f"{value:,.{places if value < 1000 else 0}f}"
 
 
 def _bytes(count: float) -> str:

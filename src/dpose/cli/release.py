@@ -17,6 +17,7 @@ from dpose.cli.release_options import (
     OutputOptions,
     about_of,
     release_jobs,
+    say_explained,
     say_lines,
 )
 from dpose.cli.settings import checked
@@ -70,7 +71,6 @@ def pixelize_files(
     """
     from dpose.media.kinds import left_out
     from dpose.release.config import AUTO, LEARNED, Pixelization
-    from dpose.release.explain import explain_release
     from dpose.release.items import Work
     from dpose.release.jobs import find_jobs
     from dpose.release.plans import plan_of
@@ -94,10 +94,7 @@ def pixelize_files(
     hiding.draw(jobs, config, spans, released=False)
     hiding.say_preset(console)
     if explain or hiding.protect is not None:
-        for job in jobs:
-            console.print(f"{job.source}:", highlight=False, soft_wrap=True)
-            for line in explain_release(*plan_of(job.source, config, spans), curve=explain):
-                console.print(f"  {line}", highlight=False)
+        say_explained(((job.source, *plan_of(job.source, config, spans)) for job in jobs), console, alone=explain)
     if explain:
         return
     work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))

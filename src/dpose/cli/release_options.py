@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from dpose.cli.options import Settings, option
-from dpose.errors import DposeError
+from dpose.cli.options import Settings, hanging, option
+from dpose.errors import DposeError, printable
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from rich.console import Console
 
     from dpose.media.spans import Span
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from dpose.release.config import ReleaseConfig
     from dpose.release.items import Work
     from dpose.release.jobs import Job
+    from dpose.release.plans import AnyPlan
 
 Public = Annotated[bool, option("The files need no protection: the account does not count them.", "--public")]
 
@@ -89,12 +92,8 @@ class Hiding:
         from dpose.release.plans import plan_of
 
         if len(jobs) != 1:
-            raise DposeError(
-                "drawing-of-several",
-                f"one picture or video can be drawn, not {len(jobs)}",
-                "explain-picture",
-                "name one",
-            )
+            said = f"one picture or video can be drawn, not {len(jobs)}"
+            raise DposeError("drawing-of-several", said, "explain-picture", "name one")
         (job,) = jobs
         if file.resolve() in {path.resolve() for path in (job.source, *job.outputs)}:
             raise DposeError(
@@ -167,11 +166,8 @@ class OutputOptions:
     def say_names(self, names: Path | None, console: Console) -> None:
         """Say where the originals' names are written down, or that they travel."""
         if names is not None:
-            console.print(
-                f"The files are numbered in the order of their names; which is which stands in {names}, for you alone.",
-                highlight=False,
-                soft_wrap=True,
-            )
+            said = "The files are numbered in the order of their names; which is which stands in"
+            say_lines([f"{said} {names}, for you alone."], console)
         if self.keep_names:
             console.print("File names were kept; they are public with the files.", highlight=False)
 
@@ -204,11 +200,9 @@ def tell_each(
             if text not in shown:  # one statement often holds for a whole folder
                 shown.append(text)
                 bar.console.print(text, highlight=False)
-                whole = f"The whole statement: dpose statement show {job.outputs[0]}\n"
-                bar.console.print(whole, highlight=False, soft_wrap=True)
-            bar.console.print(f"{job.source} -> {', '.join(map(str, job.outputs))}", highlight=False, soft_wrap=True)
-            for note in job.notes:
-                bar.console.print(f"  {note}", highlight=False, soft_wrap=True)
+                say_lines([f"The whole statement: dpose statement show {job.outputs[0]}", ""], bar.console)
+            notes = (f"  {note}" for note in job.notes)
+            say_lines([f"{job.source} -> {', '.join(map(str, job.outputs))}", *notes], bar.console)
     return released
 
 
@@ -242,7 +236,8 @@ def release_jobs(
         if work.config is not None:
             say_sum(len(todo), console)
     finally:  # some may have failed, and the others are there
-        output.say_names(names, console)
+        if any(job.target.exists() for job in todo):
+            output.say_names(names, console)
     return todo
 
 
@@ -278,9 +273,22 @@ def release_with(
 
 
 def say_lines(lines: Sequence[str], console: Console) -> None:
-    """Say what was found before anything is released."""
+    """Say lines about files, whatever is in their names."""
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+
+
+def say_explained(found: Iterable[tuple[Path, AnyPlan, Fraction | None]], console: Console, *, alone: bool) -> None:
+    """Say what releases of files by these plans will do, once where it is the same; `alone` if nothing is released."""
+    from dpose.release.explain import explain_release
+
+    first: dict[tuple[str, ...], Path] = {}
+    for source, plan, rate in found:
+        lines = tuple(explain_release(plan, rate, alone=alone))
+        like = first.setdefault(lines, source)
+        say_lines([f"{source}:" if like is source else f"{source}: as {like}"], console)
+        if like is source:
+            console.print(hanging((f"  {line}" for line in lines), console, 4), highlight=False)
 
 
 def say_sum(files: int, console: Console) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dpose.cli.artefacts import check_artefact
-from dpose.cli.options import option, plain_console
+from dpose.cli.options import hanging, option, plain_console
 from dpose.errors import DposeError
 
 Artefact = Annotated[
@@ -26,7 +26,7 @@ def show_statement(artefact: Artefact, json: Annotated[bool, option("As JSON.", 
     if json:
         typer.echo(statement.to_json(), nl=False)
         return
-    console.print(statement.paragraph(), highlight=False)
+    console.print(hanging(statement.paragraph().splitlines(), console))
 
 
 def check_statement(artefact: Artefact) -> None:

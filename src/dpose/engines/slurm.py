@@ -172,26 +172,6 @@ def submit_all(jobs: Sequence[CommandJob], folder: Path, partition: str, setting
         raise DposeError("job-refused", f"cannot be submitted: {error}", f"job.partition={partition}") from error
 
 
-def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
-    """Settings written KEY=VALUE.
-
-    >>> parsed_settings(["nodes=2", "slurm_account=ward"])
-    {'nodes': 2, 'slurm_account': 'ward'}
-    """
-    found: dict[str, Any] = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not (key and equals and value):
-            raise DposeError(
-                "slurm-setting-malformed", "must be KEY=VALUE", f"job.slurm: {word}", "write timeout_min=240"
-            )
-        try:
-            found[key] = int(value) if value.isdecimal() else float(value)
-        except ValueError:
-            found[key] = value
-    return found
-
-
 def wait_for(
     note: JobNote,
     exit_file: Path,

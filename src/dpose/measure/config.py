@@ -116,10 +116,8 @@ class CountConfig(StatementPart):
             raise DposeError("queries-missing", "name each query once", "query", f"known are {known}")
         for name in (*self.queries, *self.most):
             if name not in QUERIES:
-                near = did_you_mean(name, QUERIES)
-                raise DposeError(
-                    "query-unknown", f"no query is called {name[:40]!r}", "query", near or f"known are {known}"
-                )
+                near = did_you_mean(name, QUERIES) or f"known are {known}"
+                raise DposeError("query-unknown", f"no query is called {name[:40]!r}", "query", near)
         if extra := set(self.most) - set(self.queries):
             raise DposeError("query-not-counted", "has a range and is not counted", f"most.{min(extra)}")
         if not 0 < self.epsilon <= MOST_EPSILON:
@@ -130,20 +128,12 @@ class CountConfig(StatementPart):
             if getattr(self, name) <= 0:
                 raise DposeError("duration-not-positive", "must be above 0", name)
         if DAY % self.window:
-            raise DposeError(
-                "window-not-of-day",
-                f"a day is no whole number of windows of {exact_text(self.window)} s",
-                "window",
-                "say 1min, 1h or 1day",
-            )
+            said = f"a day is no whole number of windows of {exact_text(self.window)} s"
+            raise DposeError("window-not-of-day", said, "window", "say 1min, 1h or 1day")
         if self.window % self.chunk:
             longer = "is longer than the window" if self.chunk > self.window else "does not divide the window"
-            raise DposeError(
-                "chunk-not-of-window",
-                f"{exact_text(self.chunk)} s {longer} of {exact_text(self.window)} s",
-                "chunk",
-                "choose one of which a window is a whole number",
-            )
+            said = f"{exact_text(self.chunk)} s {longer} of {exact_text(self.window)} s"
+            raise DposeError("chunk-not-of-window", said, "chunk", "choose one of which a window is a whole number")
         if (self.rate * self.chunk).denominator != 1:
             raise DposeError(
                 "rate-not-of-chunk",

@@ -28,9 +28,9 @@ from dpose.measure.chunks import chunk_rows
 from dpose.measure.config import CountConfig
 from dpose.measure.folder import Count, write_folder
 from dpose.measure.plan import CountPlan, Schedule, bind_count
-from dpose.measure.statement import count_statement
+from dpose.measure.statement import count_statement, drowned
 from dpose.measure.subjects import Sighting, dropped_chunks
-from dpose.measure.windows import Windows
+from dpose.measure.windows import Windows, readings, widest
 from dpose.media.timed import TimedFrame
 from dpose.media.video import frame_times, probe, read_frames
 from dpose.pose.people import PeopleFinder
@@ -171,12 +171,14 @@ def count_footage(
     out: Path,
     finder: PeopleFinder,
     progress: Callable[[Fraction], None] = lambda done: None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> PrivacyStatement:
     """Count recorded footage of one day, and write the folder: all of it, or nothing.
 
     **Guarantee.** As `dpose.measure.plan`, if the folder alone is shown.
 
-    `progress` is called with the seconds of footage that were counted so far. The statement is returned sealed.
+    `progress` receives the seconds of footage that were counted so far, `tell` lines for the terminal. The statement is
+    returned sealed.
     """
     check_place(out)
     config, seeded = request.config, request.seed is not None
@@ -191,6 +193,8 @@ def count_footage(
         raise DposeError("source-named-twice", "names the same footage twice", footage[0].name, "name each source once")
     begin, end = min(one.begin for one in footage), max(one.end for one in footage)
     plan = bind_count(config, Schedule(request.day, len(footage), begin, end))
+    for line in drowned(plan):
+        tell(f"Warning: {line}")
     names = footage[0].name if len(footage) == 1 else f"{footage[0].name} and {len(footage) - 1} more"
     marks = np.unique(np.concatenate([one.marks for one in footage]))
     entry = count_charge(plan, names, marks, out, seeded=seeded)
@@ -211,4 +215,6 @@ def count_footage(
             sealed = write_folder(folder, Count(plan, statement, shown))
             outputs.append(file_digest(folder / NUMBERS))
             claim_window(entry.id, plan.windows[-1])  # from the next moment on it may have been seen
+    for line in widest(readings(plan, shown)):
+        tell(line)
     return replace(statement, seal=sealed.seal)

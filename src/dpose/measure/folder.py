@@ -115,23 +115,23 @@ def verify_folder(folder: Path) -> tuple[str, ...]:
     seal.check_digests(_digests(files), str(folder))
     for name, wanted in _texts(count, readings(count.plan, count.shown)).items():
         if files[name] != wanted:
-            raise DposeError(
-                "count-not-of-noise",
-                "holds values that do not follow from its noised numbers",
-                str(folder / name),
-                "do not rely on it",
-            )
+            said = "holds values that do not follow from its noised numbers"
+            raise DposeError("count-not-of-noise", said, str(folder / name), "do not rely on it")
     missing = len(count.plan.windows) - len(count.shown)
     lines = [
         f"the day costs epsilon {upper(spent or 0, 6)} for {count.plan.config.neighbours.describe()}; "
         f"{upper(count.statement.epsilon or 0, 6)} is claimed",
-        f"{len(count.shown):,} of {len(count.plan.windows):,} windows are shown, each once; values and intervals "
-        "follow from noised numbers",
+        f"{len(count.shown):,} of {_windows(len(count.plan.windows))} shown, each once; values and intervals follow "
+        "from noised numbers",
         "the seal holds: statement, numbers, table and plot are those that were sealed",
     ]
     if count.statement.kind is Kind.SEEDED:
         lines.append("nothing is guaranteed: the noise came from a seed")
-    return (*lines, *([f"{missing:,} windows are not shown"] if missing else []))
+    return (*lines, *([f"{_windows(missing)} not shown"] if missing else []))
+
+
+def _windows(count: int) -> str:
+    return "1 window is" if count == 1 else f"{count:,} windows are"
 
 
 def _digests(files: Mapping[str, bytes]) -> dict[str, str]:

@@ -153,12 +153,8 @@ def _count_day(
     with charged(entry, again=request.again) as outputs:
         before = count = _begun(plan, folder, last_window(entry.id), request.about)
         if first <= last_window(entry.id):
-            raise DposeError(
-                "clock-behind-count",
-                f"windows until {window_times(plan, last_window(entry.id))[1]} were shown: the clock is behind",
-                str(folder),
-                "set the clock, or wait",
-            )
+            said = f"windows until {window_times(plan, last_window(entry.id))[1]} were shown: the clock is behind"
+            raise DposeError("clock-behind-count", said, str(folder), "set the clock, or wait")
         work.begin()
         windows = Windows(plan, AesNoise(Key.fresh()))
         try:
@@ -193,10 +189,6 @@ def _begun(plan: CountPlan, folder: Path, claimed: int, about: About) -> Count:
     if count.plan != plan:
         raise DposeError("output-exists", "holds another count", str(folder), "choose another --out")
     if count.shown and count.shown[-1].number > claimed:
-        raise DposeError(
-            "count-not-in-account",
-            "shows windows that the account has not claimed: the account was set back, or is another one",
-            str(folder),
-            "bring the account back",
-        )
+        said = "shows windows that the account has not claimed: the account was set back, or is another one"
+        raise DposeError("count-not-in-account", said, str(folder), "bring the account back")
     return count

@@ -63,12 +63,8 @@ class Schedule(StatementPart):
 
     def __post_init__(self) -> None:
         if not (0 <= self.begin < self.end <= DAY and self.sources <= MOST_SOURCES):
-            raise DposeError(
-                "schedule-leaves-day",
-                f"from {exact_text(self.begin)} to {exact_text(self.end)} s of a day, {self.sources} sources",
-                "schedule",
-                "count each calendar day by itself",
-            )
+            said = f"from {exact_text(self.begin)} to {exact_text(self.end)} s of a day, {self.sources} sources"
+            raise DposeError("schedule-leaves-day", said, "schedule", "count each calendar day by itself")
 
 
 @dataclass(frozen=True)
@@ -211,11 +207,14 @@ class CountPlan:
         # of one source: the mean is of people present in all sources together
         return Fraction(max(1, self._looked_at(window)[1]))
 
+    def filmed(self, window: int) -> tuple[Fraction, Fraction]:
+        """When a window's frames begin and have ended, seconds since midnight: the schedule may cut it short."""
+        width = self.config.window
+        return max(self.schedule.begin, window * width), min(self.schedule.end, (window + 1) * width)
+
     def _looked_at(self, window: int) -> tuple[int, int]:
-        """Chunks and frames of one source that are looked at in a window, which the schedule may cut short."""
-        rate, width, chunk = self.config.rate, self.config.window, self.config.chunk
-        begin = max(self.schedule.begin, window * width)
-        end = min(self.schedule.end, (window + 1) * width)
+        """Chunks and frames of one source that are looked at in a window."""
+        rate, chunk, (begin, end) = self.config.rate, self.config.chunk, self.filmed(window)
         return math.ceil(end / chunk) - math.floor(begin / chunk), math.ceil(end * rate) - math.ceil(begin * rate)
 
     def largest(self, mechanism: Mechanism, window: int) -> float:

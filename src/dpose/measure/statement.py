@@ -143,22 +143,26 @@ def explained(plan: CountPlan) -> Iterator[str]:
     )
     for line in (*longer_stays(plan), *OUTSIDE[:1]):
         yield f"Less hidden: {line}"
-    yield f"Expected of each window of {exact_text(config.window)} s, before anything is read:"
+    yield f"Expected of a window of {exact_text(config.window)} s that is filmed throughout, before anything is read:"
     for name, (mean, within, unit) in expected_errors(plan).items():
         yield f"  {name}: off by {mean:.3g} {unit} on average, by at most {within:.3g} in 95 % of the windows"
         yield f"    right within {WISH} {unit} in 95 %: {_better(plan, name, within)}"
 
 
 def drowned(plan: CountPlan) -> Iterator[str]:
-    """Warnings about queries whose noise is as wide as the range of a window's number; nothing is read for them."""
-    for name, (_, within, unit) in expected_errors(plan).items():
-        query = plan.mechanisms[name]
-        most = query.most * plan.window_chunks / float(plan.divisor(query.query, plan.windows.start))
-        if 2 * within >= most:
-            yield (
-                f"{name}: a window's noise is within {within:.3g} {unit} in 95 % of the windows, and its number is at "
-                f"most {most:.3g}: it says little. --explain names what would be better."
-            )
+    """Warnings about queries whose noise is as wide as the range of a window's number, from the schedule alone."""
+    length, ends = plan.config.window, {*plan.windows[:2], plan.windows[-1]}  # those between are like the second
+    filmed = sorted((end - begin, window) for window in ends for begin, end in [plan.filmed(window)])
+    for name, mechanism in plan.mechanisms.items():
+        for seconds, window in (filmed[-1], filmed[0]):
+            within = half_width(mechanism.event, 1 - CONFIDENCE) / float(plan.divisor(mechanism.query, window))
+            if 2 * within >= (most := plan.largest(mechanism, window)):
+                part = f"{float(seconds):.3g} of {exact_text(length)} s are filmed: " if seconds < length else ""
+                yield (
+                    f"{name}: {part}a window's noise is within {within:.3g} {mechanism.query.unit} in 95 % of such "
+                    f"windows, and its number is at most {most:.3g}: it says little. --explain names better settings."
+                )
+                break
 
 
 def _better(plan: CountPlan, name: str, now: float) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from dpose.measure.plan import CountPlan, Counts, Mechanism
 from dpose.privacy.intervals import CONFIDENCE, half_width
 from dpose.privacy.noise import NoiseSource
+from dpose.privacy.ranges import lower, upper
 
 Raw = Mapping[str, Sequence[Sequence[int]]]
 """By query: the window's noised numbers, then those of each larger node of the tree that ends with the window."""
@@ -121,6 +122,13 @@ def readings(plan: CountPlan, shown: Sequence[ShownWindow]) -> list[CountReading
         if mechanism.levels > 1:
             found += _total_readings(plan, mechanism, shown)
     return sorted(found, key=lambda reading: reading.window)
+
+
+def widest(read: Sequence[CountReading]) -> Iterator[str]:
+    """The widest interval under each name, ready to print: of what is published, and nothing else."""
+    for name in dict.fromkeys(reading.name for reading in read):
+        one = max((reading for reading in read if reading.name == name), key=lambda reading: reading.high - reading.low)
+        yield f"{name}: the widest interval is {lower(one.low, 3)} to {upper(one.high, 3)} {one.unit}"
 
 
 def _names(mechanism: Mechanism) -> list[str]:

@@ -12,7 +12,7 @@ import lazy_loader
 
 from dpose.errors import DposeError
 from dpose.files import open_regular
-from dpose.media.kinds import CONTAINERS
+from dpose.media.kinds import CONTAINERS, LOOKED_AT, kind_of_bytes
 
 av = lazy_loader.load("av")  # what handles pictures alone does not wait for it
 
@@ -21,6 +21,7 @@ DEMUXERS = ("mov", "matroska", "avi", "mpegts", "mpeg", "asf", "flv", "gif", "h2
 itself. Others (playlists, lists of files, descriptions of streams) open what a file names."""
 UNSTAMPED = ("avi", "h264", "hevc")
 """Containers without time stamps of their own."""
+NO_VIDEO = "is no video of a kind that is read"
 SELF_CONTAINED = {"format_whitelist": ",".join(DEMUXERS), "protocol_whitelist": "file", "enable_drefs": "0"}
 """FFmpeg's options for that; a QuickTime file may name others that hold its tracks, and they are not opened."""
 
@@ -36,34 +37,32 @@ def opened_video(path: Path, options: dict[str, str] | None = None) -> Iterator[
     Raises:
         DposeError: it cannot be read, or is no video of a kind that is read.
     """
-    try:
-        open_regular(path).close()  # a FIFO would be waited for
-    except FileNotFoundError as error:
-        raise DposeError("file-missing", "there is no such file", str(path)) from error
-    except OSError as error:
-        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
     # titles in another encoding than UTF-8 are no reason to refuse a video; PyAV takes them by itself from 19 on
     tolerant = {} if int(av.__version__.partition(".")[0]) >= 19 else {"metadata_errors": "replace"}
     try:
+        with open_regular(path) as file:  # a FIFO would be waited for
+            kind = kind_of_bytes(file.read(LOOKED_AT))
         # by its absolute path: a name such as "tcp:..." would otherwise be taken for an address
         container = av.open(os.fspath(path.resolve()), options={**(options or {}), **SELF_CONTAINED}, **tolerant)
     except FileNotFoundError as error:
         raise DposeError("file-missing", "there is no such file", str(path)) from error
     except av.error.ArgumentError as error:  # FFmpeg's word for a container that is not among those allowed
-        raise DposeError(
-            "video-kind-unknown", "is no video of a kind that is read", str(path), f"give {CONTAINERS}"
-        ) from error
+        raise DposeError("video-kind-unknown", NO_VIDEO, str(path), f"give {CONTAINERS}") from error
     except av.error.FFmpegError as error:
-        raise DposeError(
-            "video-undecodable", "the video cannot be decoded: " + ffmpeg_words(error), str(path)
-        ) from error
+        raise _undecodable(error, path, known=bool(kind)) from error
+    except OSError as error:
+        raise DposeError("file-unreadable", f"cannot be read ({error.strerror})", str(path)) from error
     with container:
         try:
             yield container
         except av.error.FFmpegError as error:
-            raise DposeError(
-                "video-undecodable", "the video cannot be decoded: " + ffmpeg_words(error), str(path)
-            ) from error
+            raise _undecodable(error, path) from error
+
+
+def _undecodable(error: Exception, path: Path, *, known: bool = True) -> DposeError:
+    """Return the error for a file that FFmpeg cannot read; `known` is False if its first bytes are of no kind."""
+    what = f"the video cannot be decoded: {ffmpeg_words(error)}" if known else NO_VIDEO
+    return DposeError("video-undecodable", what, str(path), "" if known else f"give {CONTAINERS}")
 
 
 def picture_stream(container: Any, path: Path) -> Any:

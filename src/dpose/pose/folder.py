@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 
 from dpose.errors import DposeError
-from dpose.files import file_bytes, file_digest, file_json, write_atomic
+from dpose.files import file_bytes, file_json, write_atomic
 from dpose.pose.backbones import ALIASES, BACKBONES, shipped_weights
 from dpose.pose.backbones import WEIGHTS as WEIGHTS
 from dpose.pose.elsewhere import is_elsewhere, read_elsewhere
@@ -52,16 +52,6 @@ def find_model(name: str) -> Path:
 
 
 _on_hub = cache(fetched)
-
-
-def weights_digest(folder: Path) -> str:
-    """Return the SHA-256 of the weights in `folder`, in hexadecimal."""
-    try:
-        return file_digest(folder / WEIGHTS)
-    except OSError as error:
-        raise DposeError(
-            "weights-missing", "there are no weights", str(folder), "give the folder of a finished run"
-        ) from error
 
 
 def save_model(model: PoseModel, folder: Path) -> None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.files import check_free, parsed_json, read_bytes, write_atomic
 from dpose.media.images import MAX_PIXELS
-from dpose.media.kinds import kind_of_name
+from dpose.media.kinds import kind_of_bytes, kind_of_name
 from dpose.privacy.events import ExactEvent
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.colour import FACTORS, Colour
@@ -96,6 +96,8 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
         data: An archive's content.
         where: The file, for errors.
     """
+    if kind_of_bytes(data) == "picture":
+        raise DposeError("archive-damaged", "is a picture, no archive", where, "name the .npz file beside it")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             about = _about(file, where)

@@ -22,18 +22,18 @@ MOSTLY_NOISE = PEAK / 4
 """Gray levels a pixel; above, little but noise is left."""
 
 
-def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, curve: bool = True) -> list[str]:
+def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, alone: bool = True) -> list[str]:
     """What a config will do, before a pixel is looked at: lines of text, for a person.
 
     Args:
         plan: A config bound to a shape.
         rate: Frames a second, for a clip.
-        curve: True to show what was expected of other cells, where they were chosen.
+        alone: True for what was expected of other cells, where they were chosen, and the statement's warnings, too.
     """
     if not isinstance(plan, PixelizationPlan | LinearPlan):
         return plan.explained()
     lines = _operator_lines(plan, rate) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
-    return [*lines, *(_curve(plan) if curve else [])]
+    return [*lines, *_curve(plan)] if alone else [line for line in lines if line not in warning_lines(plan)]
 
 
 def _curve(plan: LinearPlan | PixelizationPlan) -> list[str]:

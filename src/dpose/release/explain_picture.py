@@ -65,11 +65,8 @@ def draw_explanation(
     if path.suffix.lower() != ".png":
         raise DposeError("drawing-suffix-unknown", "is drawn as PNG", str(path), "name it .png")
     if not isinstance(plan, PixelizationPlan | LinearPlan):
-        raise DposeError(
-            "paper-guarantees-nothing",
-            "a published algorithm guarantees nothing that could be drawn",
-            "explain-picture",
-        )
+        said = "a published algorithm guarantees nothing that could be drawn"
+        raise DposeError("paper-guarantees-nothing", said, "explain-picture")
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -140,8 +137,9 @@ def _draw_sizes(axes: Axes, plan: SoundPlan, face: tuple[int, int], dot: float) 
     line: dict[str, Any] = {"fill": False, "linewidth": 2.2, "path_effects": halo}
     # at its true size: what does not fit is cut off by the frame, as a camera does it
     wide, tall = PERSON[0] * fw, PERSON[1] * fh
-    left, top = min(gap, max(0, shape.width - wide)), max(0, shape.height - tall)
-    middle = left + wide / 2
+    cut = person_in(shape, face)
+    left, top = min(gap, shape.width - cut[0]), shape.height - cut[1]
+    middle = left + cut[0] / 2
     body = FancyBboxPatch(
         (middle - 0.36 * wide, top + 1.2 * fh),
         0.72 * wide,
@@ -151,7 +149,6 @@ def _draw_sizes(axes: Axes, plan: SoundPlan, face: tuple[int, int], dot: float) 
         **line,
     )
     axes.add_patch(body)
-    cut = person_in(shape, face)
     axes.add_patch(Rectangle((left, top), *cut, edgecolor=PERSON_LINE, linestyle=(0, (6, 3)), **line))
     head = middle, top + fh / 2
     axes.add_patch(Rectangle((head[0] - fw / 2, top), fw, fh, edgecolor=FACE_LINE, **line))
@@ -218,7 +215,7 @@ def _write_legend(axes: Axes, plan: SoundPlan, face: tuple[int, int], rate: Frac
 def legend(plan: SoundPlan, face: tuple[int, int], rate: Fraction | None = None) -> list[tuple[str, str, str]]:
     """What the drawing's parts mean: colour, heading and words of each."""
     shape, still = plan.shape, plan.shape.still
-    near, about = plan.config.neighbours.resolved(shape), explain_release(plan, rate, curve=False)
+    near, about = plan.config.neighbours.resolved(shape), explain_release(plan, rate, alone=False)
     entries = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", near.describe())]
     fw, fh = min(face[0], shape.width), min(face[1], shape.height)
     wide, tall = person_in(shape, face)

@@ -27,6 +27,7 @@ from dpose.files import (
     file_bytes,
     file_digest,
     file_json,
+    fixed_folder,
     json_text,
     locked_folder,
     matching,
@@ -212,7 +213,9 @@ def find_jobs(
         if len(jobs) > 1:
             raise DposeError("out-not-folder", f"cannot hold {len(jobs)} files", str(out), "name a folder")
         if bool(videos[0]) != (kind_of_name(out) == "video"):
-            raise DposeError("out-of-other-kind", "a picture cannot become a video, nor a video a picture", str(out))
+            what = "a picture cannot become a video, nor a video a picture"
+            fix = f"name it {out.with_suffix('.mp4' if videos[0] else suffix).name}, or a folder"
+            raise DposeError("out-of-other-kind", what, str(out), fix)
     for job in jobs:
         if job.video:
             check_writable(job.target)
@@ -257,14 +260,16 @@ def _found(paths: Sequence[str], out: Path, videos_alone: bool) -> tuple[dict[st
     wanted = ("video",) if videos_alone else ("picture", "video")
     for text in paths:
         path = Path(text)
-        matches = [path] if path.exists() else matching(text, out)
+        typed = path.exists()
+        matches = [path] if typed else matching(text, out)
         if not matches:
             raise DposeError("file-missing", "there is no such file or folder", text)
+        if not typed and fixed_folder(text).resolve() == out.resolve():
+            raise _among_originals(out)
         for match in matches:
             if match.is_dir():
                 if match.resolve() == out.resolve():
-                    said = "holds the originals, and what is released into it would be taken for one of them"
-                    raise DposeError("out-among-originals", said, str(out), "name another --out")
+                    raise _among_originals(out)
                 written = place_inside(match, out)
                 for inner in _below(str(match), ""):
                     if written and Path(inner).is_relative_to(written):
@@ -278,8 +283,14 @@ def _found(paths: Sequence[str], out: Path, videos_alone: bool) -> tuple[dict[st
             elif (kind := kind_of(match)) in wanted:
                 found.setdefault(str(match), (len(str(match)) - len(match.name), kind == "video"))
             elif match == path:
-                raise unknown_kind(text) if not kind else DposeError("file-kind-unknown", "is no video", text)
+                fix = "dpose pixelize takes pictures"
+                raise DposeError("file-kind-unknown", "is no video", text, fix) if kind else unknown_kind(text)
     return found, left
+
+
+def _among_originals(out: Path) -> DposeError:
+    said = "holds the originals, and what is released into it would be taken for one of them"
+    return DposeError("out-among-originals", said, str(out), "name another --out")
 
 
 def _below(folder: str, inner: str) -> Iterator[str]:
@@ -319,12 +330,8 @@ def _refuse_collisions(jobs: JobList) -> None:
             # one number is one file's
             other = str(job.source) if jobs.first else taken.setdefault(str(output), str(job.source))
             if other != str(job.source):
-                raise DposeError(
-                    "output-names-collide",
-                    f"both {other} and {job.source} would be written here",
-                    str(output),
-                    "leave out --keep-names",
-                )
+                what = f"both {other} and {job.source} would be written here"
+                raise DposeError("output-names-collide", what, str(output), "leave out --keep-names")
 
 
 DIGITS = 6
@@ -369,12 +376,8 @@ def remember_names(out: Path, names: Mapping[str, str]) -> Path:
     with locked_folder(file.parent, wait=True):
         known = known_names(out)
         if taken := sorted(set(known) & set(names)):
-            raise DposeError(
-                "release-number-taken",
-                f"another command has just begun to release here, from number {taken[0]} on",
-                str(out),
-                "try again",
-            )
+            what = f"another command has just begun to release here, from number {taken[0]} on"
+            raise DposeError("release-number-taken", what, str(out), "try again")
         content = {"folder": str(out.resolve()), "names": {**known, **names}}
         write_private(file, json_text(content, 1) + "\n")
     return file

@@ -91,9 +91,10 @@ def bind_video(config: ReleaseConfig, info: VideoInfo, source: NoiseSource | str
     Raises:
         DposeError: as `bind`, and as `frame_times`.
     """
-    if config.neighbours.seconds is not None:
-        config = replace(config, neighbours=config.neighbours.timed(frame_times(info)))
-    return bind(config, video_shape(info), source)
+    with naming(info.path):
+        if config.neighbours.seconds is not None:
+            config = replace(config, neighbours=config.neighbours.timed(frame_times(info)))
+        return bind(config, video_shape(info), source)
 
 
 def video_shape(info: VideoInfo) -> Shape:

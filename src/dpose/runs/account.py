@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
-from dpose.account import Budget, Charge, Where, budget_states, check_account, lift_budget, set_budget
+from dpose.account import Budget, Charge, State, Where, budget_states, check_account, lift_budget, set_budget
 from dpose.account.store import opened
 from dpose.account.words import (
     PLANNED,
@@ -27,6 +27,7 @@ from dpose.account.words import (
     row_of,
     set_back_line,
 )
+from dpose.errors import DposeError
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours
@@ -111,7 +112,7 @@ def marks_of_file(file: Path) -> Marks:
 
     kind = kind_of(file)
     if not kind:
-        raise unknown_kind(file)
+        raise unknown_kind(file) if file.exists() else DposeError("file-missing", "there is no such file", str(file))
     return picture_original(file)[0].marks if kind == "picture" else video_original(probe(file)).marks
 
 
@@ -127,13 +128,18 @@ def _shown(one: DataSpending, where: Where) -> RenderableType:
     text = Text("\n".join(said) + "\n")
     if not one.entries:
         return Group(Text(f"{one.name}: nothing has been taken yet."), text)
-    table = Table(title=one.name, title_justify="left")
-    for column in ("when", "what", "neighbours", "epsilon", "delta", "state"):
-        table.add_column(column, justify="right" if column in ("epsilon", "delta") else "left", no_wrap=True)
-    table.add_column("where", overflow="fold")
-    for line in lines:
-        table.add_row(*row_of(line), "\n".join(map(_short, line.folders)))
-    return Group(table, text)
+    rows = [("when", "what", "neighbours", "epsilon", "delta", "state"), *map(row_of, lines)]
+    if all(line.entry.state is State.COMMITTED for line in lines):
+        rows = [row[:-1] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = [[f"{cell:{side}{w}}" for cell, side, w in zip(row, "<<<>><", widths, strict=False)] for row in rows]
+    head, *below = (Text("  ".join(row).rstrip()) for row in aligned)
+    head.stylize("bold")
+    parts: list[RenderableType] = [Text(one.name, "italic"), head]
+    for row, line in zip(below, lines, strict=True):  # folders are too long for a column of 80
+        folders = [Text(_short(folder), overflow="fold") for folder in line.folders if folder]
+        parts += [row, *(Padding(folder, (0, 0, 0, widths[0] + 2), expand=False) for folder in folders)]
+    return Group(*parts, Text(), text)
 
 
 def _short(folder: str) -> str:

@@ -115,12 +115,8 @@ def open_action_units(config: RunConfig) -> VideoUnits:
         DposeError: the unit is not a video, or the videos cannot be read.
     """
     if (config.plan.unit or UNIT) != UNIT:
-        raise DposeError(
-            "unit-unsupported",
-            f"action data has no unit {config.plan.unit!r}",
-            "plan.unit",
-            f"leave it out, or say {UNIT}",
-        )
+        what = f"action data has no unit {config.plan.unit!r}"
+        raise DposeError("unit-unsupported", what, "plan.unit", f"leave it out, or say {UNIT}")
     videos = open_videos(_source(config), purpose="train", limit=selection(config))
     if not videos.actions:
         raise DposeError("actions-missing", "has no actions to learn", _source(config))
@@ -179,12 +175,8 @@ def _trained_on(folder: Path) -> tuple[ActionSpec, ...]:
 def _preset(config: RunConfig) -> ActionPreset:
     known = get_args(ActionPreset)
     if config.model.preset not in known:
-        raise DposeError(
-            "preset-unknown",
-            "there is no such preset of the action model (perhaps it is a pose model's)",
-            f"--preset {config.model.preset}",
-            f"choose {' or '.join(known)}",
-        )
+        what = "there is no such preset of the action model (perhaps it is a pose model's)"
+        raise DposeError("preset-unknown", what, f"--preset {config.model.preset}", f"choose {' or '.join(known)}")
     return cast(ActionPreset, config.model.preset)
 
 
@@ -197,9 +189,8 @@ def _public(config: RunConfig, model: ActionConfig) -> VideoUnits | None:
         return None
     spec = ActionSpec.parse(config.data.public).for_purpose("train")
     if spec.same_units(ActionSpec.parse(_source(config)).for_purpose("train")):
-        raise DposeError(
-            "public-data-private", "the public data are the private ones", f"--public {config.data.public}"
-        )
+        what, fix = "the public data are the private ones", "name data of other people, or leave it out"
+        raise DposeError("public-data-private", what, f"--public {config.data.public}", fix)
     return VideoUnits(open_videos(spec, purpose="train"), model, views=config.data.views or 1, augment=True)
 
 

@@ -64,7 +64,7 @@ def comparison_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def draw_comparison(runs: Sequence[RunRecord], out: Path) -> None:
-    """The score by step and at the end, a line and a bar a run, as a picture."""
+    """The score by step and the last one, a line and a bar a run, as a picture."""
     import io
 
     import matplotlib
@@ -74,33 +74,40 @@ def draw_comparison(runs: Sequence[RunRecord], out: Path) -> None:
 
     shown = [(run, curve) for run in runs if (curve := curve_of(run))]
     if not shown:
-        raise DposeError(
-            "watched-scores-missing",
-            "no run watched a score, so there is nothing to draw",
-            fix="train with data.validation_data",
-        )
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(10, 4.2), width_ratios=(3, 2), layout="constrained", sharey=True
-    )
+        said = "no run watched a score, so there is nothing to draw"
+        raise DposeError("watched-scores-missing", said, fix="train with data.validation_data")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, max(4.2, 0.55 * len(shown))), layout="constrained")
     for k, (run, curve) in enumerate(shown):
         colour, (_, end) = f"C{k}", curve[-1]
         left.plot(*zip(*curve, strict=True), color=colour, marker="o", markersize=3, label=_label(run))
-        right.bar(k, end, color=colour)
-        right.annotate(f"{end:.1f}", (k, end), ha="center", va="bottom", fontsize=9)
+        right.barh(k, end, color=colour)
+        right.annotate(f" {end:.1f}", (end, k), va="center", fontsize=9)
     watched = [run.watched[-1] for run, _ in shown]
     metrics = dict.fromkeys(one.moments[-1].score.main_name for one in watched)
-    left.set(xlabel="step", ylabel=", ".join(metrics), title="while training")
-    right.set(title="at the end")
-    right.set_xticks(range(len(shown)), [run.name for run, _ in shown], rotation=30, ha="right")
+    left.set(xlabel="step", ylabel=", ".join(metrics), ylim=(0, None), title="while training")
+    right.set(xlabel=", ".join(metrics), title="last score")
+    right.set_yticks(range(len(shown)), bar_labels([run for run, _ in shown]), fontsize=8)
+    right.invert_yaxis()
     left.legend(fontsize=8, frameon=False)
-    for axes in (left, right):
+    for axes, along in ((left, "y"), (right, "x")):
         axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", alpha=0.25)
+        axes.grid(axis=along, alpha=0.25)
     figure.suptitle(", ".join(dict.fromkeys(one.name for one in watched)), fontsize=10)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=out.suffix.lstrip(".") or "png", dpi=140)
     plt.close(figure)
     write_atomic(out, buffer.getvalue())
+
+
+def bar_labels(runs: Sequence[RunRecord]) -> list[str]:
+    """What the bars stand for: runs, with their data where those differ, and their steps where others followed."""
+    several = len({run.watched[-1].name for run in runs}) > 1
+    labels = []
+    for run in runs:
+        watched, step = run.watched[-1], curve_of(run)[-1][0]
+        late = [f"last score, step {step:,} of {run.steps:,}"] if step < run.steps else []
+        labels.append("\n".join([run.name, *([watched.name] if several else []), *late]))
+    return labels
 
 
 def _label(run: RunRecord) -> str:

@@ -100,9 +100,8 @@ def public_spec(config: RunConfig) -> DataSpec | None:
         return public_split(config) if config.plan.kind.solves else None
     spec = DataSpec.parse(config.data.public)
     if any(spec.for_purpose("train").same_units(own) for own in sources(config)):
-        raise DposeError(
-            "public-data-private", "the public data are the private ones", f"--public {config.data.public}"
-        )
+        what, fix = "the public data are the private ones", "name data of other people, or leave it out"
+        raise DposeError("public-data-private", what, f"--public {config.data.public}", fix)
     return spec
 
 

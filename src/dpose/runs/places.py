@@ -141,8 +141,9 @@ def _without_folders(word: str) -> str:
     found = re.match(r"--[a-z][a-z-]*=|([a-z_]+)(\.[a-z_]+)*=", word)
     option = found.group() if found and (found[1] is None or found[1] in RunConfig.model_fields) else ""
     value = word.removeprefix(option)
-    with contextlib.suppress(DposeError):  # of no data, or of such as there are not
-        value = _shown(value)
+    if re.match("[a-z0-9_]+:", value):
+        with contextlib.suppress(DposeError):  # of such data as there are not
+            value = _shown(value)
     return option + value.rstrip("/").rpartition("/")[2]
 
 

@@ -68,12 +68,8 @@ def _verified(folder: Path, state_dir: Path | None) -> Verification:
     try:
         text = file_text(file)
     except (OSError, UnicodeDecodeError) as error:
-        raise DposeError(
-            "statement-missing",
-            "there is no readable privacy statement",
-            str(file),
-            "name the folder of a run or model",
-        ) from error
+        said = "there is no readable privacy statement"
+        raise DposeError("statement-missing", said, str(file), "name the folder of a run or model") from error
     statement = PrivacyStatement.from_json(text, str(file))
     if not ledger.exists():
         raise DposeError(
@@ -121,7 +117,8 @@ def _findings(statement: PrivacyStatement, recomputed: float | None, entries: Se
     cost = float(statement.cost(spent(entries)))
     statement.check_claim(cost, "the steps reserved in the ledger")
     steps = sum(event.steps for event in spent(entries))
-    lines.append(f"the ledger's chain of {len(entries)} lines holds; {steps} reserved steps cost {upper(cost, 6)}")
+    reserved = "1 reserved step costs" if steps == 1 else f"{steps} reserved steps cost"
+    lines.append(f"the ledger's chain of {len(entries)} lines holds; {reserved} {upper(cost, 6)}")
     if planted := statement.canaries:
         lines.append(
             f"{int(planted.count):,} {planted.kind} canaries were committed to before the first step: "
@@ -167,12 +164,8 @@ def _check_canaries(statement: PrivacyStatement, entries: Sequence[Entry], ledge
     planted = statement.canaries
     committed = [entry for entry in entries if entry.type is EntryType.CANARIES]
     if [entry.event for entry in committed] != ([planted.to_dict()] if planted else []):
-        raise DposeError(
-            "statement-canaries-differ",
-            "its canaries are not those that the statement names",
-            str(ledger),
-            "do not rely on it",
-        )
+        said = "its canaries are not those that the statement names"
+        raise DposeError("statement-canaries-differ", said, str(ledger), "do not rely on it")
     reserved = [entry.seq for entry in entries if entry.type is EntryType.RESERVE]
     if committed and reserved and committed[0].seq > reserved[0]:
         raise DposeError(

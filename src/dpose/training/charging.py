@@ -71,9 +71,9 @@ def read_data(request: RunRequest, private: UnitDataset | Protected, public: Uni
     with console.status("finding the noise that the budget asks for"):
         bound = plan.bind_to(own)
     if warning := large_delta(plan.delta if kind.private else None, bound.n):
-        console.print(warning, highlight=False, soft_wrap=True)
+        console.print(warning, highlight=False)
     if note := plan.batch_note(bound.n):
-        console.print(note, highlight=False, soft_wrap=True)
+        console.print(note, highlight=False)
     if used:
         check_disjoint(used, own, threads, console, ranks)
         of_used = protect(used, threads=threads).identity

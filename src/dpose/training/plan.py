@@ -133,7 +133,9 @@ class TrainingPlan:
         object.__setattr__(self, "relation", _choice(Relation, self.relation, "relation"))
         object.__setattr__(self, "accountant", _choice(Accountant, self.accountant, "accountant", OF_RUNS))
         if self.unit is not None:
-            object.__setattr__(self, "unit", _choice(Unit, self.unit, "unit", ACCOUNT_UNITS).value)
+            object.__setattr__(
+                self, "unit", _choice(Unit, self.unit, "unit", [unit for unit in Unit if unit in ACCOUNT_UNITS]).value
+            )
         if self.private_loss not in PRIVATE_LOSSES:
             raise DposeError(
                 "private-loss-unknown",

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from dpose.cli.cluster import Carrying
-from dpose.cli.options import Settings, option
+from dpose.cli.options import Settings, hanging, option
 from dpose.cli.settings import checked
 from dpose.errors import DposeError
 
@@ -60,8 +60,8 @@ def reproduce(
 
     console = Console()
     if name is None:
-        for experiment in EXPERIMENTS.values():
-            console.print(f"{experiment.name:18} {experiment.title}", highlight=False)
+        listed = [f"{experiment.name:18} {experiment.title}" for experiment in EXPERIMENTS.values()]
+        console.print(hanging(listed, console, 19), highlight=False)
         return
     job = Carrying.taken_from(settings, engine).job
     words = {key: _words(settings.get(key)) for key in ("methods", "strategies", "variants")}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.engines.one_job import LOCAL, JobNote
-from dpose.engines.slurm import CommandJob, exit_code, is_over, parsed_settings, submit_all
+from dpose.engines.slurm import CommandJob, exit_code, is_over, submit_all
 from dpose.errors import DposeError
 from dpose.files import closed_folder, locked_folder, write_atomic, write_private
 from dpose.interpreter import python, version_of
@@ -28,6 +28,26 @@ from dpose_lab.papers.schedule import Schedule
 FULL = 28
 """Exit code of a cell's command if the disk is full."""
 _CODES = {"done": 0, "failed": 1, "full": FULL, "stopped": 130}
+
+
+def parsed_settings(words: Sequence[str]) -> dict[str, Any]:
+    """Settings written KEY=VALUE.
+
+    >>> parsed_settings(["nodes=2", "slurm_account=ward"])
+    {'nodes': 2, 'slurm_account': 'ward'}
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not (key and equals and value):
+            raise DposeError(
+                "slurm-setting-malformed", "must be KEY=VALUE", f"job.slurm: {word}", "write timeout_min=240"
+            )
+        try:
+            found[key] = int(value) if value.isdecimal() else float(value)
+        except ValueError:
+            found[key] = value
+    return found
 
 
 def run_on_slurm(

@@ -27,6 +27,16 @@ def test_without_a_name_all_are_listed(capsys):
     assert "lspet-dp" in told
 
 
+def test_the_list_is_wrapped_below_its_titles(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["reproduce"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    wrapped = [line for line in lines if line.startswith(" ")]
+    assert wrapped
+    assert all(line.startswith(" " * 19) for line in wrapped)
+    assert all(line[17] in " n" and line[18] == " " for line in lines)  # the longest name ends in its 18th column
+
+
 def test_a_table_and_what_stands_in_its_folder(capsys, tmp_path):
     asked = ["reproduce", "002/table5", "--data", "mot:seq", "--limit", "1", "--out", "t"]
     assert main(asked) == 0

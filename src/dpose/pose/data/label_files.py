@@ -261,12 +261,11 @@ class LabelFile:
                 str(root),
                 "say which, as in NAME:ROOT,annotations=FILE",
             )
-        raise DposeError(
-            "labels-missing",
-            f"holds no {self.usual[split][0]}",
-            str(root),
-            f"{self.get_it}, or name the file, as in NAME:ROOT,annotations=FILE",
-        )
+        fix = f"{self.get_it}, or name the file, as in NAME:ROOT,annotations=FILE"
+        for other, theirs in self.usual.items():
+            if any((root / name).is_file() for name in theirs):
+                fix = f"it holds the split {other}: say NAME:ROOT:{other}"
+        raise DposeError("labels-missing", f"holds no {self.usual[split][0]}", str(root), fix)
 
 
 def _begins(path: Path, wanted: bytes) -> bool:

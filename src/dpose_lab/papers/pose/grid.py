@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from dpose.errors import DposeError
+from dpose.files import file_digest
 from dpose.pose.backbones import backbone_named
 from dpose.pose.data import DataSpec
-from dpose.pose.folder import find_model, weights_digest
+from dpose.pose.folder import WEIGHTS, find_model
 from dpose.privacy.ranges import upper
 from dpose.report.results import Figure, Table
 from dpose.runs.config import RECIPES
@@ -101,7 +102,7 @@ class TrainingGrid:
         """Settings that a cell's result depends on, but not the list of cells: a grid may grow in its folder."""
         setup = self.setup
         # different weights under the same name give different results
-        first = {"init_sha256": weights_digest(find_model(setup.init))} if setup.init else {}
+        first = {"init_sha256": _weights_digest(find_model(setup.init))} if setup.init else {}
         if self.design.variants:
             return {**ablation_settings(setup), **first}
         stage = {"public_stage": RECIPES[RECOMMENDED].public} if setup.pretrain else {}
@@ -205,3 +206,13 @@ def _check(design: Design, options: GridRequest) -> None:
     for name, numbers in (("--epsilons", options.epsilons), ("--clip-norms", options.clip_norms)):
         if not all(math.isfinite(n) and n > 0 for n in numbers) or len(set(numbers)) != len(numbers):
             raise DposeError("values-malformed", "must be positive numbers, each once", name, "such as 0.2,0.8")
+
+
+def _weights_digest(folder: Path) -> str:
+    """Return the SHA-256 of the weights in `folder`, in hexadecimal."""
+    try:
+        return file_digest(folder / WEIGHTS)
+    except OSError as error:
+        raise DposeError(
+            "weights-missing", "there are no weights", str(folder), "give the folder of a finished run"
+        ) from error
