@@ -117,14 +117,12 @@ def file_text(path: str | Path, *, encoding: str = "utf-8", errors: str = "stric
     return io.TextIOWrapper(io.BytesIO(file_bytes(path, limit)), encoding, errors).read()
 
 
-def edited_text(path: str | Path) -> str:
-    """A file's text as editors and table programs write it: UTF-8, with a mark or without, or UTF-16 with one.
+def edited_text(raw: bytes) -> str:
+    """Text as editors and table programs save it: UTF-8, with a mark or without, or UTF-16 with one.
 
     Raises:
-        OSError: as `file_bytes`.
         UnicodeDecodeError: it is no such text.
     """
-    raw = file_bytes(path, LONGEST_TEXT)
     return raw.decode("utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
 
 
@@ -135,7 +133,7 @@ def file_table(path: str | Path) -> tuple[list[str], list[dict[str, str]]]:
         OSError: as `file_bytes`.
         ValueError: it is no such table.
     """
-    text = edited_text(path)
+    text = edited_text(file_bytes(path, LONGEST_TEXT))
     head = text.partition("\n")[0]
     table = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=head.count), strict=True)
     try:

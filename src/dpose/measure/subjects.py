@@ -22,7 +22,7 @@ from dpose.measure.config import CountConfig
 from dpose.privacy.ranges import parse_duration
 from dpose.privacy.stays import DAY
 
-COLUMNS = ("subject", "source", "begin", "end")
+COLUMNS = ["subject", "source", "begin", "end"]
 """Of a file of labels: `source` is a file's name, times are seconds after midnight, or as 8h."""
 
 
@@ -75,7 +75,7 @@ def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
         columns, rows = file_table(file)
     except (OSError, ValueError) as error:
         raise DposeError("subjects-unreadable", f"cannot be read ({error})", str(file)) from error
-    if not set(COLUMNS) <= set(columns):
+    if columns != COLUMNS:
         raise DposeError(
             "subjects-columns-differ", "has other columns", str(file), f"let its first line be {','.join(COLUMNS)}"
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import edited_text, file_table, json_text, parsed_json, write_atomic
+from dpose.files import LONGEST_TEXT, edited_text, file_bytes, file_table, json_text, parsed_json, write_atomic
 from dpose.release.jobs import JobList
 
 SUFFIXES = (".json", ".csv")
@@ -103,7 +103,7 @@ def read_boxes(path: Path) -> tuple[FoundBox, ...]:
 
 
 def _json_rows(path: Path) -> list[Mapping[str, Any]]:
-    content = parsed_json(edited_text(path))
+    content = parsed_json(edited_text(file_bytes(path, LONGEST_TEXT)))
     rows = content.get("boxes") if isinstance(content, dict) else content
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("no list of boxes")

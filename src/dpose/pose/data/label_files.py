@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import leads_out, open_regular, read_bytes
+from dpose.files import edited_text, leads_out, open_regular, read_bytes
 from dpose.media.images import shown_size
 
 
@@ -84,9 +84,8 @@ def count_problems(problems: int) -> str:
 def label_text(path: Path, problems: Problems | None = None) -> str:
     """Read a text file: UTF-8, or UTF-16 with its byte order mark; otherwise Latin-1, which is added to `problems`."""
     raw = read_bytes(path)
-    wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))  # as PowerShell writes
     try:
-        return raw.decode("utf-16" if wide else "utf-8-sig")
+        return edited_text(raw)
     except UnicodeDecodeError as error:
         if problems is not None:
             line = raw.count(b"\n", 0, error.start) + 1
