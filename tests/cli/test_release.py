@@ -220,9 +220,21 @@ def test_a_mistake_says_what_to_do(capsys, tmp_path):
     command_refused(capsys, ["restore", "a.png", "b.png"], "is a picture, no archive; name the .npz", "[archive-damage")
 
 
-def test_verify_says_that_it_takes_one_artefact(capsys):
+def test_verify_checks_every_artefact_that_is_named(capsys):
     assert main(["verify", "--help"]) == 0
-    assert "A run folder; a released picture, archive or video; a folder of those." in shown(capsys)
+    assert "Run folders; released pictures, archives or videos; folders of those." in shown(capsys)
+    assert main(["pixelize", "a.png", *BASIC, "--out", "b.png"]) == 0
+    capsys.readouterr()
+    assert main(["verify", "b.png", "b.png"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("b.png: ") for line in lines)
+    assert main(["verify", "a.png", "absent.png", "b.png"]) == 2
+    said = capsys.readouterr()
+    assert [line.split(":")[0] for line in said.out.splitlines()] == ["a.png", "absent.png", "b.png"]
+    assert said.out.count("does not hold") == 2
+    assert "2 of 3 do not hold" in said.err
+    assert "[artefacts-not-verified]" in said.err
 
 
 def test_what_is_wrapped_goes_on_below_its_beginning(capsys, monkeypatch):

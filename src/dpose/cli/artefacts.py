@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dpose.cli.options import option, plain_console
-from dpose.errors import DposeError
+from dpose.errors import DposeError, printable
 
 
 def compare(
@@ -90,12 +90,24 @@ def report(
 
 
 def verify_artefacts(
-    run: Annotated[Path, typer.Argument(help="A run folder; a released picture, archive or video; a folder of those.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Run folders; released pictures, archives or videos; folders of those.")
+    ],
 ) -> None:
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
-    console = plain_console()
-    for line in check_artefact(run):
-        console.print(line, soft_wrap=True)
+    console, failed = plain_console(), []
+    for path in paths:
+        try:
+            for line in check_artefact(path):
+                console.print(line if len(paths) == 1 else printable(f"{path}: {line}"), soft_wrap=True)
+        except DposeError as error:
+            if len(paths) == 1:
+                raise
+            failed.append(path)
+            console.print(printable(f"{path}: does not hold: ") + error.line(), soft_wrap=True)
+    if failed:
+        said = f"{len(failed)} of {len(paths)} do not hold, of which this is the first"
+        raise DposeError("artefacts-not-verified", said, str(failed[0]), "the lines above say why")
 
 
 def check_artefact(path: Path) -> Iterator[str]:

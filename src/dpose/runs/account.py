@@ -27,7 +27,7 @@ from dpose.account.words import (
     row_of,
     set_back_line,
 )
-from dpose.errors import DposeError
+from dpose.errors import DposeError, printable
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.marks import Marks
 from dpose.privacy.neighbours import Neighbours
@@ -71,7 +71,9 @@ def account_of(
     with console.status("reading the account"), _as_written(where):
         one = dataset_of(data, marks, delta, requested, where)
     if not one.entries and not one.budgets:
-        return Text(f"{data}: nothing that this account knows of has read any of these {len(marks):,} pictures.")
+        return Text(
+            f"{printable(data)}: nothing that this account knows of has read any of these {len(marks):,} pictures."
+        )
     return _shown(one, where)
 
 
@@ -95,7 +97,7 @@ def account_of_picture(
         one = picture_of(str(file), marks, delta, requested, where)
     if not one.entries:
         lines = [
-            f"{file}: nothing that this account knows of has read it ({opened(where).name}).",
+            f"{printable(str(file))}: nothing that this account knows of has read it ({opened(where).name}).",
             "It was looked for by its bytes and by its decoded pixels: a copy that was resized or compressed again "
             "is another picture.",
             *(line for state in one.budgets for line in budget_lines(state)),
@@ -127,7 +129,7 @@ def _shown(one: DataSpending, where: Where) -> RenderableType:
     said += filter(None, [set_back_line(where)])
     text = Text("\n".join(said) + "\n")
     if not one.entries:
-        return Group(Text(f"{one.name}: nothing has been taken yet."), text)
+        return Group(Text(f"{printable(one.name)}: nothing has been taken yet."), text)
     rows = [("when", "what", "neighbours", "epsilon", "delta", "state"), *map(row_of, lines)]
     if all(line.entry.state is State.COMMITTED for line in lines):
         rows = [row[:-1] for row in rows]
@@ -135,7 +137,7 @@ def _shown(one: DataSpending, where: Where) -> RenderableType:
     aligned = [[f"{cell:{side}{w}}" for cell, side, w in zip(row, "<<<>><", widths, strict=False)] for row in rows]
     head, *below = (Text("  ".join(row).rstrip()) for row in aligned)
     head.stylize("bold")
-    parts: list[RenderableType] = [Text(one.name, "italic"), head]
+    parts: list[RenderableType] = [Text(printable(one.name), "italic"), head]
     for row, line in zip(below, lines, strict=True):  # folders are too long for a column of 80
         folders = [Text(_short(folder), overflow="fold") for folder in line.folders if folder]
         parts += [row, *(Padding(folder, (0, 0, 0, widths[0] + 2), expand=False) for folder in folders)]

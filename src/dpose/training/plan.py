@@ -58,9 +58,10 @@ class TrainingPlan:
     True
 
     Attributes:
-        method: A name in `METHODS`: dp-sgd; pdp-sgd projects, subspace-sgd projects before the clip, scaled-sgd scales
-            before it; dp-head and adassp-head solve a linear correction; fdp-sgd and fpdp-sgd protect features;
-            public-only or non-private.
+        method: dp-sgd, scaled-sgd, subspace-sgd, dp-head, adassp-head, pdp-sgd, fdp-sgd, fpdp-sgd, public-only or
+            non-private; scaled-sgd scales and subspace-sgd projects before the clip, pdp-sgd projects after it;
+            dp-head and adassp-head solve a linear correction; fdp-sgd and fpdp-sgd protect features; public-only reads
+            no private data. A key of `METHODS`, which `register_method` adds to.
         epsilon: The privacy budget of the whole run: 1 is strong, 8 is common. Or give `noise_multiplier`.
         delta: By how much a probability may exceed the bound of e^epsilon, below 1 / number of units.
         epochs: Passes over the data, in expectation. steps = ceil(epochs * n / expected_batch_size). dp-head takes one

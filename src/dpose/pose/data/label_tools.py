@@ -116,8 +116,11 @@ def read_cvat(root: Path, split: str, annotations: str = "", pictures: bool = Tr
         raise DposeError("labels-malformed", "holds no images", str(path), CVAT_FILE.get_it)
     listed = [label.findtext("name", "") for label in top.iterfind("meta//label") if label.findtext("parent")]
     drawn = tuple(_image(image, problems) for image in top.iter("image"))
-    named = listed_skeleton(tuple(dict.fromkeys(listed)), str(path)) if listed else None
-    declared = declared_skeleton(joints, f"joints={joints}") if joints else named
+    declared: Skeleton | None = None
+    if joints:
+        declared = declared_skeleton(joints, f"joints={joints}")
+    elif listed:
+        declared = listed_skeleton(tuple(dict.fromkeys(listed)), str(path))
     project = Project(f"cvat:{split}", path, drawn, declared, problems, (note,) if note else ())
     return _labels(project, root, pictures)
 
