@@ -1,9 +1,12 @@
 """A text goes into a file and comes out again; the picture's own bytes stay as they were."""
 
+import zlib
+
 import cv2
 import numpy as np
 import pytest
 
+from dpose.media import tags
 from dpose.media.images import decode_image, encode_image
 from dpose.media.tags import embed_text, extract_text
 
@@ -37,9 +40,30 @@ class TestBoth:
         with pytest.raises(ValueError, match="several"):
             extract_text(twice, "note")
 
+    def test_a_text_is_in_no_more_bytes_than_it_takes(self, suffix, monkeypatch):
+        packed = zlib.compressobj(9)
+        loose = packed.compress(TEXT.encode()) + packed.flush(zlib.Z_FULL_FLUSH) + b"\0\0\0\xff\xff" * 99
+        loose += packed.flush()
+        assert zlib.decompress(loose) == TEXT.encode()
+        monkeypatch.setattr(tags.zlib, "compress", lambda *_: loose)
+        data = embed_text(encode_image(PICTURE, suffix), "note", TEXT)
+        monkeypatch.undo()
+        with pytest.raises(ValueError, match="something stands in it"):
+            extract_text(data, "note")
+
     def test_a_bomb_is_not_expanded(self, suffix):
         with pytest.raises(ValueError, match="too long"):
             extract_text(embed_text(encode_image(PICTURE, suffix), "note", "0" * (1 << 21)), "note")
+
+
+def test_no_bit_of_a_pngs_header_of_a_text_is_free():
+    tagged = embed_text(encode_image(PICTURE, ".png"), "note", TEXT)
+    at = tagged.index(b"note\0") + 5
+    for place in range(at, at + 4):
+        bad = bytearray(tagged)
+        bad[place] ^= 0x40
+        with pytest.raises(ValueError, match="header"):
+            extract_text(bytes(bad), "note")
 
 
 def test_png_checksums_are_right():

@@ -51,6 +51,15 @@ def test_a_fresh_key_does_and_only_once(release):
             release(AesNoise(again))
 
 
+@RELEASES
+def test_a_fresh_key_on_both_sides_of_a_fork_is_refused(release, monkeypatch):
+    key = Key.fresh()
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match="fork"):
+        release(AesNoise(key))
+    assert release(AesNoise(Key.fresh())).kind is Kind.PRIVATE
+
+
 def test_one_key_for_a_picture_and_a_clip_is_refused():
     source = AesNoise(Key.fresh())
     of_a_picture(source)

@@ -190,7 +190,8 @@ def test_a_changed_field_of_a_clip_is_refused(tmp_path, name):
     def write(statement):
         sealed, line = sealed_file(digest, replace(statement, seal="", artefact_sha256=""))
         content = json.loads(bound_to(digest, sealed).to_json())
-        sidecar_of(target).write_text(json.dumps(content | {"sealed": line}))
+        text = json.dumps(content | {"sealed": line}, indent=2, ensure_ascii=False)
+        sidecar_of(target).write_text(text + "\n")
 
     write.file = target
     check_every_field(write, read_sidecar(target)[0])

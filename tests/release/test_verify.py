@@ -16,7 +16,7 @@ from clips import write as write_clip
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.media.images import encode_image
-from dpose.media.tags import extract_text
+from dpose.media.tags import embed_text, extract_text
 from dpose.media.video import probe
 from dpose.privacy.entries import sealed_alone
 from dpose.privacy.events import Gaussian
@@ -76,7 +76,8 @@ def beside(video, statement):
     """The same for a video."""
     made, line = sealed_file(file_digest(video), replace(statement, seal=""))
     bound = bound_to(file_digest(video), made)
-    sidecar_of(video).write_text(json.dumps(json.loads(bound.to_json()) | {"sealed": line}))
+    content = json.loads(bound.to_json()) | {"sealed": line}
+    sidecar_of(video).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def release_refused(path, code, where=None):
@@ -290,7 +291,7 @@ class TestSeal:
             def edit(changed, line=line):
                 bound = bound_to(file_digest(path), changed)
                 content = json.loads(bound.to_json()) | ({"sealed": line} if line else {})
-                sidecar_of(path).write_text(json.dumps(content))
+                sidecar_of(path).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
             return path, statement, edit
         release = pixelize(COLOUR, 2, 4, 16, **more)
@@ -322,6 +323,19 @@ class TestSeal:
     def test_what_dpose_makes_is_sealed(self, tmp_path, suffix):
         _, statement, _ = self.made(tmp_path, suffix)
         assert statement.seal
+
+    @pytest.mark.parametrize("suffix", [".png", ".jpg", ".mp4"])
+    def test_nothing_stands_between_a_statements_words(self, tmp_path, suffix):
+        path = self.made(tmp_path, suffix)[0]
+        hidden = "{" + " \t" * 500
+        if suffix == ".mp4":
+            text = sidecar_of(path).read_text()
+            sidecar_of(path).write_text(text.replace("{", hidden, 1))
+        else:
+            line, rest = extract_text(path.read_bytes(), SEAL)
+            text, rest = extract_text(rest, embed.NAME)
+            path.write_bytes(embed_text(embed_text(rest, embed.NAME, text.replace("{", hidden, 1)), SEAL, line))
+        release_refused(path, "statement-unreadable", "not written as dpose writes it")
 
     @pytest.mark.parametrize("suffix", rest_slow([".png", ".jpg", ".npz", ".mp4"], 0, 3))
     @pytest.mark.parametrize("edit", EDITS)

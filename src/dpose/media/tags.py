@@ -9,6 +9,8 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8"
 _COMMENT = 0xFE
 _LIMIT = 1 << 20
+_COMPRESSED = b"\1\0\0\0"
+"""What a PNG says of a text between its name and its bytes: compressed, by deflate, in no language."""
 
 
 def embed_text(data: bytes, name: str, text: str) -> bytes:
@@ -23,7 +25,7 @@ def embed_text(data: bytes, name: str, text: str) -> bytes:
         ValueError: another format, or a text too long for it.
     """
     if data.startswith(_PNG):
-        body = name.encode("latin-1") + b"\0\1\0\0\0" + zlib.compress(text.encode(), 9)
+        body = name.encode("latin-1") + b"\0" + _COMPRESSED + zlib.compress(text.encode(), 9)
         chunk = struct.pack(">I", len(body)) + b"iTXt" + body
         chunk += struct.pack(">I", zlib.crc32(b"iTXt" + body))
         return data[:33] + chunk + data[33:]
@@ -39,18 +41,20 @@ def extract_text(data: bytes, name: str) -> tuple[str | None, bytes]:
     """The text under `name` and the file as it was without it; None and the file itself where there is none.
 
     Raises:
-        ValueError: the text is damaged or longer than a megabyte, or there are two of it.
+        ValueError: the text is damaged or longer than a megabyte, there are two of it, or it stands there in more bytes
+            than `embed_text` takes.
     """
     mark = name.encode("latin-1") + b"\0"
-    if data.startswith(_PNG):
-        found = [(start, end, body[len(mark) + 4 :]) for start, end, body in _png_texts(data) if body.startswith(mark)]
-    else:
-        found = [(start, end, body[len(mark) :]) for start, end, body in _comments(data) if body.startswith(mark)]
+    parts, head = (_png_texts(data), _COMPRESSED) if data.startswith(_PNG) else (_comments(data), b"")
+    found = [(start, end, body[len(mark) :]) for start, end, body in parts if body.startswith(mark)]
     if not found:
         return None, data
     if len(found) > 1:
         raise ValueError("there are several statements in one file")
     ((start, end, packed),) = found
+    if not packed.startswith(head):
+        raise ValueError("the text is damaged: its header is another")
+    packed = packed[len(head) :]
     try:
         expand = zlib.decompressobj()
         raw = expand.decompress(packed, _LIMIT)
@@ -58,6 +62,8 @@ def extract_text(data: bytes, name: str) -> tuple[str | None, bytes]:
             raise ValueError("the text is cut short or too long")
         if expand.unused_data:
             raise ValueError("the text is damaged: something stands behind it")
+        if len(packed) > len(zlib.compress(raw, 1)) * 65 // 64 + 64:  # how a library compresses is not compared
+            raise ValueError("the text is damaged: something stands in it")
         return raw.decode(), data[:start] + data[end:]
     except (zlib.error, UnicodeDecodeError) as error:
         raise ValueError("the text is damaged") from error

@@ -96,11 +96,13 @@ class Key:
     """The secret that all streams are derived from.
 
     A key that is made from bytes or unpickled (in another process) is `Origin.GIVEN`: nothing is known of it, and so
-    nothing is guaranteed with it. That is no defence against anyone who writes Python in the same process.
+    nothing is guaranteed with it. One that crossed a fork is refused, since both processes have it. That is no defence
+    against anyone who writes Python in the same process.
 
     Attributes:
         secret: 32 bytes; not shown by `repr`.
         origin: Where they come from.
+        process: The number of the process that made this object.
 
     Raises:
         ValueError: the secret is not 32 bytes long.
@@ -108,10 +110,12 @@ class Key:
 
     secret: bytes = field(repr=False)
     origin: Origin = field(default=Origin.GIVEN, init=False, compare=False)
+    process: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if len(self.secret) != KEY_BYTES:
             raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(self.secret)}")
+        object.__setattr__(self, "process", os.getpid())
 
     def __reduce__(self) -> tuple[type[Key], tuple[bytes]]:
         return Key, (self.secret,)
@@ -251,8 +255,8 @@ class AesNoise:
     """AES-CTR streams under subkeys derived from one key with keyed BLAKE2b.
 
     Equal (purpose, step, context) give equal streams, different ones independent streams. A stream of a
-    purpose in `ONCE` is given out once in the life of this object and only in the process that made it. The
-    object cannot see other processes: that a key is not taken up again by a second run is the ledger's
+    purpose in `ONCE` is given out once in the life of this object and only in the process that made its key.
+    The object cannot see other processes: that a key is not taken up again by a second run is the ledger's
     business.
 
     Args:
@@ -261,8 +265,7 @@ class AesNoise:
 
     def __init__(self, key: Key) -> None:
         self._key = key
-        self._given: set[bytes] = set()
-        self._process = os.getpid()
+        self._given: dict[bytes, object] = {}
 
     @property
     def key_id(self) -> str:
@@ -281,8 +284,8 @@ class AesNoise:
 
     @property
     def forked(self) -> bool:
-        """Whether this process is another than the one that made this object."""
-        return os.getpid() != self._process
+        """Whether this process is another than the one that made the key: then both have it."""
+        return os.getpid() != self._key.process
 
     def stream(self, purpose: Purpose, step: int = 0, context: bytes = b"") -> Stream:
         """The stream of this purpose, step and context, from its start.
@@ -301,11 +304,11 @@ class AesNoise:
             raise ValueError(f"a step is not negative: {step}")
         subkey = self._subkey(purpose, step, context)
         if purpose in ONCE:
-            if os.getpid() != self._process:
+            if self.forked:
                 raise RuntimeError(f"the {purpose} stream was asked for in a forked process; noise would repeat")
-            if subkey in self._given:
+            mine = object()
+            if self._given.setdefault(subkey, mine) is not mine:  # in one step, so that threads cannot both have it
                 raise RuntimeError(f"the {purpose} stream of step {step} was asked for twice; noise would repeat")
-            self._given.add(subkey)
         return Stream(subkey)
 
     def _subkey(self, purpose: Purpose, step: int, context: bytes) -> bytes:

@@ -5,7 +5,8 @@
 
 Seed 002, Tables III and IV store averages in place of pixels. Here they are the sums as they were released, before any
 rounding or cutting off, so that the picture can be restored from them again, and better. The file opens with
-`numpy.load(..., allow_pickle=False)`; `about` is JSON as bytes.
+`numpy.load(..., allow_pickle=False)`; `about` is JSON as bytes. Nothing else may be in it: headers, members and JSON
+are compared with what `pack_archive` writes, so that no original hides behind or between them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ import hashlib
 import io
 import json
 import math
+import struct
 import tokenize
 import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,8 +58,8 @@ _WORDS = ("colour", "combinations")
 _MORE = (*_WORDS, "chroma", "stages")
 _ABOUT_LIMIT = 1 << 20
 _KINDS = (np.int8, np.int16, np.int32, np.int64)
-_END, _ENTRY = 22, 30 + 46
-"""Bytes of a ZIP's end, and of a member's two headers without its name."""
+_HEADER = 30
+"""Bytes of a ZIP member's header without its name."""
 _SPARE = 256
 """Bytes that NumPy's own header may add to an array."""
 
@@ -73,20 +77,10 @@ def pack_archive(released: Shown, statement: PrivacyStatement) -> bytes:
     if isinstance(cells, RegionSums):
         arrays["mask"] = np.packbits(cells.mask)
     made, line = sealed(released, statement)
-    bound = bound_to(_digest(about, arrays), made)
-    about["statement"] = json.loads(bound.to_json())
+    about["statement"] = json.loads(bound_to(_digest(about, arrays), made).to_json())
     about[LINE] = line
-    text = np.frombuffer(json.dumps(about, separators=(",", ":")).encode(), np.uint8)
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
-        for name, array in ({"about": text} | arrays).items():
-            # a fixed date: equal releases give equal bytes, and no clock is published
-            entry = zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            raw = io.BytesIO()
-            np.lib.format.write_array(raw, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-            file.writestr(entry, raw.getvalue())
-    return out.getvalue()
+    members = _members(about, arrays)
+    return _framed(members, [_deflated(content, 9) for content in members.values()])
 
 
 def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
@@ -101,10 +95,8 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             about = _about(file, where)
-            # headers and members fill it: a picture in front of them or between them is shown by who looks for pictures
-            if len(data) != _END + sum(_ENTRY + 2 * len(e.filename) + e.compress_size for e in file.infolist()):
-                raise ValueError("more than its members")
             layers, arrays = _content(file, about)
+            sizes = [entry.compress_size for entry in file.infolist()]
     except DposeError:
         raise
     except (
@@ -125,7 +117,7 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
         if type(error).__module__ == "zlib":
             raise DposeError("archive-damaged", "the archive is damaged", where) from error
         raise
-    line = about.pop(LINE)
+    whole, line = dict(about), about.pop(LINE)
     statement = PrivacyStatement.from_json(json.dumps(about.pop("statement")), where)
     check_digest(statement, _digest(about, arrays), where)
     restoration = restoration_of(statement, where)
@@ -138,7 +130,63 @@ def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
     else:
         released = Released(layers.cells, arrays["values"], restoration=restoration)
     check_seal(statement, line, {SUMS: sums_digest(released)}, where)
+    members = _members(whole | {"statement": json.loads(statement.to_json())}, arrays)
+    if not _holds_only(data, members, sizes):
+        raise DposeError("archive-damaged", "the archive holds more than its sums and its statement", where)
     return released, statement
+
+
+def _members(about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, bytes]:
+    """Return the members of an archive as they are before they are compressed, by name."""
+    text = np.frombuffer(json.dumps(about, separators=(",", ":")).encode(), np.uint8)
+    made = {}
+    for name, array in [("about", text), *sorted(arrays.items(), key=lambda item: item[0] == "mask")]:
+        raw = io.BytesIO()
+        np.lib.format.write_array(raw, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+        made[f"{name}.npy"] = raw.getvalue()
+    return made
+
+
+def _framed(members: Mapping[str, bytes], streams: Sequence[bytes]) -> bytes:
+    """Return a ZIP file of members that are compressed already, with nothing in its headers that could differ.
+
+    A fixed date: equal releases give equal bytes, and no clock is published.
+    """
+    front, central = b"", b""
+    for (name, content), stream in zip(members.items(), streams, strict=True):
+        common = struct.pack("<5H3I2H", 20, 0, 8, 0, 33, zlib.crc32(content), len(stream), len(content), len(name), 0)
+        where = struct.pack("<3H2I", 0, 0, 0, 0o600 << 16, len(front))
+        central += b"PK\1\2" + struct.pack("<H", 3 << 8 | 20) + common + where + name.encode()
+        front += b"PK\3\4" + common + name.encode() + stream
+    end = struct.pack("<4H2IH", 0, 0, len(members), len(members), len(central), len(front), 0)
+    return front + central + b"PK\5\6" + end
+
+
+def _deflated(content: bytes, level: int) -> bytes:
+    packing = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packing.compress(content) + packing.flush()
+
+
+def _holds_only(data: bytes, members: Mapping[str, bytes], sizes: Sequence[int]) -> bool:
+    """Whether an archive is these members and nothing else: no byte in a header, behind a stream or behind an array.
+
+    How a library compresses is not compared, but a stream may be no longer than the quickest way to write it.
+    """
+    at, streams = 0, []
+    for name, size in zip(members, sizes, strict=True):
+        at += _HEADER + len(name)
+        streams.append(data[at : at + size])
+        at += size
+    if data != _framed(members, streams):
+        return False
+    for content, stream in zip(members.values(), streams, strict=True):
+        expand = zlib.decompressobj(-zlib.MAX_WBITS)
+        same = expand.decompress(stream, len(content) + 1) == content
+        if not same or not expand.eof or expand.unused_data:
+            return False
+        if len(stream) > len(_deflated(content, 1)) * 65 // 64 + 64:
+            return False
+    return True
 
 
 def restoration_of(statement: PrivacyStatement, where: str) -> Restoration:

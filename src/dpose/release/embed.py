@@ -4,7 +4,8 @@ The digest is of content and statement together. It tells a picture from another
 shows that either was changed. A seal travels along: the statement word for word and digests of what was released, on
 one line. A picture's line and its archive's hold the digest of the same released values, so each shows that it belongs
 to the other. A picture's also holds the digest of its file as the encoder wrote it: every byte but the statement's and
-the seal's own segments, so that nothing can be put in, taken out or encoded anew. The line holds digests of what is
+the seal's own segments, so that nothing can be put in, taken out or encoded anew; and those two are written in one way
+alone. The line holds digests of what is
 released only. Neither is a signature: a forger of a picture can compute a new digest and seal it. The statement's
 arithmetic is what `verify` rests on.
 """
@@ -35,6 +36,7 @@ NAME, SEAL = "dpose-privacy", "dpose-seal"
 PNG_LEVEL = 6
 """Compression level of released PNGs: flat blocks shrink to a tenth of what the fast level leaves."""
 SIDECAR = ".privacy.json"
+SPELLING = "its privacy statement is not written as dpose writes it: something may be hidden between its words"
 LINE = "sealed"
 """The seal's name in a sidecar and in an archive."""
 
@@ -93,6 +95,8 @@ def read_stamp(data: bytes, where: str) -> tuple[PrivacyStatement, Seal]:
         raise DposeError("statement-missing", "carries no privacy statement", where)
     statement, digest = PrivacyStatement.from_json(text, where), hashlib.sha256(rest).hexdigest()
     check_digest(statement, digest, where)
+    if text != statement.to_json():
+        raise DposeError("statement-unreadable", SPELLING, where)
     return statement, check_seal(statement, seal or "", {FILE: digest}, where)
 
 
@@ -110,8 +114,7 @@ def write_sidecar(video: Path, temporary: Path, statement: PrivacyStatement) -> 
     digest = file_digest(temporary)
     made, line = sealed_file(digest, statement)
     made = bound_to(digest, made)
-    content = json.loads(made.to_json()) | {LINE: line}
-    write_atomic(sidecar_of(video), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_atomic(sidecar_of(video), _sidecar(made, line))
     return made
 
 
@@ -132,6 +135,17 @@ def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
     if not isinstance(line, str):
         raise DposeError("seal-unreadable", "its seal cannot be read", str(sidecar))
     return PrivacyStatement.from_json(text, str(sidecar)), line
+
+
+def check_spelling(video: Path, statement: PrivacyStatement, line: str) -> None:
+    """Refuse a sidecar that holds more than this statement and its seal, or spells them otherwise."""
+    if file_text(sidecar_of(video)) != _sidecar(statement, line):
+        raise DposeError("statement-unreadable", SPELLING, str(sidecar_of(video)))
+
+
+def _sidecar(statement: PrivacyStatement, line: str) -> str:
+    content = json.loads(statement.to_json()) | {LINE: line}
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def sidecar_of(video: Path) -> Path:

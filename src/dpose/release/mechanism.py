@@ -198,8 +198,8 @@ def claim_noise_key(source: NoiseSource) -> tuple[bool, tuple[str, ...]]:
 
     **Guarantee.** A key from the operating system serves one release in the life of this process; a second one with the
     same key, also in another source or with other settings, is refused. Across processes: a key that is unpickled is
-    one that a caller gave, and a source that crossed a fork is refused. What is not seen: the same secret bytes put
-    into two processes through the interpreter's memory.
+    one that a caller gave, and a source whose key crossed a fork is refused. What is not seen: the same secret bytes
+    put into two processes through the interpreter's memory.
 
     Args:
         source: Where the noise of the release will come from.

@@ -29,7 +29,17 @@ from dpose.media.video_writer import written_size
 from dpose.privacy.ranges import as_given, exact_text, upper
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import carried, holds_statement, restoration_of, unpack
-from dpose.release.embed import FILE, SUMS, check_digest, check_seal, mask_digest, read_sidecar, read_stamp, sums_digest
+from dpose.release.embed import (
+    FILE,
+    SUMS,
+    check_digest,
+    check_seal,
+    check_spelling,
+    mask_digest,
+    read_sidecar,
+    read_stamp,
+    sums_digest,
+)
 from dpose.release.linear import LinearPlan
 from dpose.release.mechanism import GIVEN
 from dpose.release.noise_tests import check_cells, check_grey, check_restored, noise_verdict
@@ -202,6 +212,7 @@ def _opened(path: Path) -> OpenedRelease:
     digest = file_digest(path)
     check_digest(statement, digest, str(path))
     check_seal(statement, line, {FILE: digest}, str(path))
+    check_spelling(path, statement, line)
     info = probe(path)
     width, height = written_size(info)
     shown = {"size": f"{width}x{height}", "frames": str(info.frames)}
