@@ -231,10 +231,37 @@ def test_verify_checks_every_artefact_that_is_named(capsys):
     assert all(line.startswith("b.png: ") for line in lines)
     assert main(["verify", "a.png", "absent.png", "b.png"]) == 2
     said = capsys.readouterr()
-    assert [line.split(":")[0] for line in said.out.splitlines()] == ["a.png", "absent.png", "b.png"]
-    assert said.out.count("does not hold") == 2
-    assert "2 of 3 do not hold" in said.err
+    assert [line.partition(": the")[0].partition(": carries")[0] for line in said.out.splitlines()] == [
+        "does not hold: a.png",
+        "does not hold: absent.png",
+        "b.png",
+    ]
+    assert "2 of 3 artefacts do not hold" in said.err
     assert "[artefacts-not-verified]" in said.err
+
+
+def test_a_folder_is_verified_to_its_end_and_its_originals_are_refused(capsys):
+    folder = Path("out")
+    assert main(["pixelize", "a.png", *BASIC, "--out", str(folder)]) == 0
+    (folder / "notes.txt").write_text("x")
+    capsys.readouterr()
+    assert main(["verify", str(folder)]) == 0
+    assert "not looked at, as neither picture nor video: 1 (notes.txt)" in shown(capsys)
+    originals = [folder / "raw.webp", folder / "raw.tiff", folder / ".thumb.png", folder / ".cache" / "x"]
+    for original in originals:
+        original.parent.mkdir(exist_ok=True)
+        cv2.imwrite("original" + (original.suffix or ".png"), np.eye(9, dtype=np.uint8))
+        Path("original" + (original.suffix or ".png")).rename(original)
+    assert main(["verify", str(folder)]) == 2
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    for original in originals:
+        assert [line for line in lines if line.startswith(f"does not hold: {original}: carries no privacy statement")]
+    assert len([line for line in lines if "the recorded noise costs" in line]) == 2
+    assert "4 of 6 released files do not hold" in said.err
+    command_refused(capsys, ["verify", "nosuch"], "nosuch: there is no such file or folder")
+    Path("empty").mkdir()
+    command_refused(capsys, ["verify", "empty"], "empty: is an empty folder")
 
 
 def test_what_is_wrapped_goes_on_below_its_beginning(capsys, monkeypatch):

@@ -537,7 +537,7 @@ class TestFiles:
         carried, line = verify_release(tmp_path / "b.mp4")
         assert carried == statement
         assert "8 is claimed" in line
-        assert released_files(tmp_path)[1:] == [tmp_path / "b.mp4"]
+        assert released_files(tmp_path).released[1:] == [tmp_path / "b.mp4"]
 
     def test_uneven_time_stamps_stay(self, tmp_path):
         stamps = [0, 3, 4, 9, 10, 11, 20]

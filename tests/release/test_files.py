@@ -415,7 +415,7 @@ class TestVideos:
         assert statement.release["shape"]["frames"] == 9
         assert "clip" in statement.paragraph()
         assert not any("sound" in line for line in statement.conditional_on)
-        assert released_files(tmp_path / "out") == [target]
+        assert released_files(tmp_path / "out").released == [target]
         verify_release(target)
 
     def test_sound_that_is_kept_is_named(self, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +10,9 @@ import typer
 
 from dpose.cli.options import option, plain_console
 from dpose.errors import DposeError, printable
+
+NAMED = 3
+"""Largest number of files that were not looked at that are named."""
 
 
 def compare(
@@ -99,40 +102,66 @@ def verify_artefacts(
     for path in paths:
         try:
             for line in check_artefact(path):
-                console.print(line if len(paths) == 1 else printable(f"{path}: {line}"), soft_wrap=True)
+                named = line if len(paths) == 1 or line.startswith(str(path)) else f"{path}: {line}"
+                console.print(printable(named), soft_wrap=True)
         except DposeError as error:
             if len(paths) == 1:
                 raise
             failed.append(path)
-            console.print(printable(f"{path}: does not hold: ") + error.line(), soft_wrap=True)
+            console.print(_failure(error), soft_wrap=True)
+    _refuse(failed, len(paths), "artefacts")
+
+
+def _failure(error: DposeError) -> str:
+    return f"does not hold: {error.line()} [{error.code}]"
+
+
+def _refuse(failed: Sequence[Path], count: int, what: str, where: str = "") -> None:
+    """Refuse several artefacts of which some do not hold, and of which each has been told of."""
     if failed:
-        said = f"{len(failed)} of {len(paths)} do not hold, of which this is the first"
-        raise DposeError("artefacts-not-verified", said, str(failed[0]), "the lines above say why")
+        said = f"{len(failed)} of {count} {what} do not hold"
+        raise DposeError("artefacts-not-verified", said, where, "the lines above say which, and why")
 
 
 def check_artefact(path: Path) -> Iterator[str]:
     """Check a run or model folder, a count, a live source's days, or released files; say what was found, line by line.
 
     Raises:
-        DposeError: something is missing, altered or does not add up; or a folder holds what its own seal says nothing
-            of and another's would.
+        DposeError: something is missing, altered or does not add up; a folder holds what its own seal says nothing of
+            and another's would, or a picture or video without a statement. All of several released files are checked
+            first.
     """
     from dpose.measure import count_folders
-    from dpose.release.manifest import verify_manifest
+    from dpose.release.manifest import MANIFEST, verify_manifest
     from dpose.release.verify import released_files, verify_release
 
+    if not path.exists():
+        raise DposeError("artefact-missing", "there is no such file or folder", str(path))
+    if path.is_dir() and not any(path.iterdir()):
+        raise DposeError("artefact-missing", "is an empty folder", str(path))
     if days := count_folders(path):
         from dpose.measure.folder import verify_folder
 
         for day in days:
             yield from (line if day == path else f"{day.name}: {line}" for line in verify_folder(day))
         return
-    files = released_files(path)
-    for file in files:
-        yield verify_release(file)[1]
+    files, failed = released_files(path), []
+    for file in files.released:
+        try:
+            yield verify_release(file)[1]
+        except DposeError as error:
+            if len(files.released) == 1:
+                raise
+            failed.append(file)
+            yield _failure(error)
     if line := verify_manifest(path):
         yield line
-    if files:
+    if others := [file for file in files.others if file.name != MANIFEST]:
+        names = ", ".join(str(file.relative_to(path)) for file in others[:NAMED])
+        more = " ..." if len(others) > NAMED else ""
+        yield f"{path}: not looked at, as neither picture nor video: {len(others):,} ({names}{more})"
+    _refuse(failed, len(files.released), "released files", str(path))
+    if files.released:
         return
     from dpose.runs.verify import verify_run  # here, since it imports what trains
 

@@ -48,13 +48,22 @@ def kind_of(path: str | Path) -> Kind:
     """
     path = Path(path)
     try:
-        with open_regular(path) as file:
-            data = file.read(LOOKED_AT)
-            if data.startswith(b"GIF8"):
-                data += file.read()
+        return kind_of_content(path) or kind_of_name(path)
     except OSError:
         return ""
-    return kind_of_bytes(data) or kind_of_name(path)
+
+
+def kind_of_content(path: Path) -> Kind:
+    """Return what the first bytes of a regular file say that it is, whatever its name says; "" for neither.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    with open_regular(path) as file:
+        data = file.read(LOOKED_AT)
+        if data.startswith(b"GIF8"):
+            data += file.read()
+    return kind_of_bytes(data)
 
 
 def left_out(names: Sequence[str]) -> list[str]:

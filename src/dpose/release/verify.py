@@ -23,7 +23,7 @@ from dpose.extensions import extensions
 from dpose.files import file_bytes, file_digest, unchanged
 from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
-from dpose.media.kinds import VIDEO_SUFFIXES
+from dpose.media.kinds import VIDEO_SUFFIXES, kind_of_content
 from dpose.media.video import probe
 from dpose.media.video_writer import written_size
 from dpose.privacy.ranges import as_given, exact_text, upper
@@ -31,6 +31,7 @@ from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.archive import carried, holds_statement, restoration_of, unpack
 from dpose.release.embed import (
     FILE,
+    SIDECAR,
     SUMS,
     check_digest,
     check_seal,
@@ -86,28 +87,54 @@ class OpenedRelease:
     unchecked: list[str] = field(default_factory=list)
 
 
-def released_files(path: Path) -> list[Path]:
+@dataclass(frozen=True)
+class FolderFiles:
+    """What a folder of released files holds.
+
+    Attributes:
+        released: Files that need a statement: of the kinds that dpose writes, and other pictures and videos.
+        others: Files that were not looked at.
+    """
+
+    released: list[Path]
+    others: list[Path]
+
+
+def released_files(path: Path) -> FolderFiles:
     """The released artefacts at `path`: itself, or those in the folder and below, by name.
 
-    An empty list means that there is nothing of the kind, or that `path` is a run, which may have drawings.
+    Nothing released means that there is nothing of the kind, or that `path` is a run, which may have drawings. Pictures
+    and videos of any kind and name are among the artefacts: an original that was left in the folder carries no
+    statement, and is refused for that.
 
     Raises:
         DposeError: a run, or a count, and a file with a statement of its own are in one folder, or below it, and the
             seal of one does not cover the other.
     """
     if path.is_file():
-        return [path] if path.suffix.lower() in ARTEFACTS else []
-    found: list[Path] = []
-    others: list[Path] = []
-    for file in sorted(path.rglob("*")):
-        released, other = file.suffix.lower() in ARTEFACTS, file.name in ("privacy.json", "ledger.jsonl", "seal.json")
-        if (released or other) and not _hidden(file.relative_to(path)) and file.is_file():
-            (others if other else found).append(file)
-    run = any(file.parent == path for file in others)
-    if others and (claim := next(filter(_claims, found), None)):
-        said = f"holds {others[0].relative_to(path)} of a run or count and, beside it, released files"
+        return FolderFiles([path] if path.suffix.lower() in ARTEFACTS else [], [])
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    seen = [file for file in files if not _hidden(file.relative_to(path))]
+    found = [file for file in seen if file.suffix.lower() in ARTEFACTS]
+    runs = [file for file in seen if file.name in ("privacy.json", "ledger.jsonl", "seal.json")]
+    if runs and (claim := next(filter(_claims, found), None)):
+        said = f"holds {runs[0].relative_to(path)} of a run or count and, beside it, released files"
         raise DposeError("release-beside-run", said, str(path), f"name {claim} alone, or move one elsewhere")
-    return [] if run else found
+    if any(file.parent == path for file in runs):
+        return FolderFiles([], [])
+    if runs or not found:
+        return FolderFiles(found, [])
+    rest = [file for file in files if file not in set(found) and not file.name.endswith(SIDECAR)]
+    shown = {file for file in rest if _is_shown(file)}
+    return FolderFiles(sorted([*found, *shown]), [file for file in rest if file not in shown])
+
+
+def _is_shown(file: Path) -> bool:
+    """Whether a file is a picture or video by its content, whatever its name is."""
+    try:
+        return bool(kind_of_content(file))
+    except OSError:
+        return False
 
 
 def _claims(file: Path) -> bool:
