@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpose.account import charges
+from dpose.account import Budget, budget_states, charges, set_budget
 from dpose.account.words import answered, datasets, lines_of, picture_of, relations_of
-from dpose.privacy.accounting import epsilon
+from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours, Relation
@@ -115,3 +115,21 @@ def test_what_is_asked_by_default_is_what_the_charges_claim():
 def test_neighbours_that_are_none(word):
     with refused("m-not-positive" if "-1" in word else "neighbours-unknown"):
         Neighbours.parse(word, ACCOUNT_FORMS)
+
+
+@pytest.mark.parametrize(("delta", "accountant"), [(1e-9, Accountant.PLD), (1e-12, Accountant.RDP)])
+def test_a_run_of_a_tiny_delta_does_not_keep_the_account_from_answering(delta, accountant):
+    """Each choice is asked at a 65th of delta, below what loss distributions resolve, and a charge stays."""
+    claimed = epsilon([EVENT], delta, accountant=accountant)
+    set_budget(Budget(claimed * 1.0001, delta, "ward", THREE[0]))  # just large enough for the run's own claim
+    charged(run_charge(0, THREE[0], delta=delta), release_charge(1, THREE[1], delta=delta), run_charge(2, THREE[1]))
+    alone = only(answered(charges()[:1], [IMAGE], None))
+    assert alone.delta == delta
+    assert alone.epsilon == pytest.approx(claimed)
+    assert claimed < alone.chosen < 2 * claimed
+    assert lines_of(charges())[0].epsilon == pytest.approx(claimed)
+    assert only(budget_states()).fixed == pytest.approx(claimed)
+    for one in datasets():
+        assert all(answer.epsilon <= answer.chosen < float("inf") for answer in one.answers)
+    mixed = only(answered(charges(), [Neighbours.of_pixels(16)], delta, THREE[1]))
+    assert 2 < mixed.epsilon < mixed.chosen < float("inf")

@@ -17,6 +17,7 @@ from dpose.media import write_image
 from dpose.privacy.marks import marks_of
 from dpose.privacy.neighbours import Neighbours
 from dpose.runs.account import identity_of_data, marks_of_file
+from dpose.studio.account_view import whole_account
 from quick import quick  # noqa: F401
 from refusals import refused
 from stored import EVENT, WARD, charged, pure, release_charge, run_charge, union
@@ -70,6 +71,16 @@ def test_data_a_part_of_them_and_all(capsys, data_marks):
     assert float(told[1]) <= float(told[0])
     replaced = says(capsys, STUDIO, "--limit", 4, "--neighbours", "image:replace")
     assert float(re.search(r"exchanged for any other: epsilon ([\d.]+)", replaced)[1]) > float(told[0])
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-12])
+def test_a_run_of_a_tiny_delta_is_listed(capsys, tmp_path, delta):
+    """One such run made every later `dpose account` end with an error."""
+    charged(run_charge(0, delta=delta))
+    for shown in (says(capsys), says(capsys, "show", "--delta", delta), says(capsys, "--delta", 1e-9)):
+        assert re.search(r"chosen after seeing earlier ones: epsilon [\d.]+ at delta", shown)
+    says(capsys, "--html", tmp_path / "page.html")
+    assert whole_account()["datasets"][0]["rows"]
 
 
 def test_what_has_no_bound_has_none_for_what_was_chosen_after_it(capsys, data_marks):

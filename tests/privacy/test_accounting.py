@@ -5,6 +5,7 @@ The worse direction of zero-out and add-or-remove is the removal: the unit is in
 
 import json
 import math
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -17,8 +18,8 @@ from scipy.stats import norm
 
 from dpose.errors import DposeError
 from dpose.privacy import calibration, memo
-from dpose.privacy.accounting import Accountant, epsilon, epsilon_curve, noise_multiplier
-from dpose.privacy.events import SampledGaussian, event_from_dict, merge
+from dpose.privacy.accounting import Accountant, cost, epsilon, epsilon_curve, noise_multiplier
+from dpose.privacy.events import Approximate, Laplace, SampledGaussian, event_from_dict, merge
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import MAX_SIGMA, MIN_SIGMA, check_delta, check_epsilon
 from refusals import refused
@@ -154,6 +155,46 @@ def test_no_sampling_is_the_plain_gaussian():
     assert epsilon([SampledGaussian(1.0, sigma, steps, 1.0)], delta) == pytest.approx(exact, abs=1e-3)
     doubled = epsilon([SampledGaussian(1.0, 2 * sigma, steps, 1.0)], delta, Relation.REPLACE)
     assert doubled == pytest.approx(exact, abs=1e-3)
+
+
+TINY = [1e-9 / 65, 1e-12, 1e-14]
+
+
+@pytest.mark.parametrize("delta", TINY)
+@pytest.mark.parametrize(("q", "sigma"), [(0.1, 3.0), (0.3, 1.2), (1.0, 4.0)])
+def test_below_what_loss_distributions_resolve_the_least_cost_is_still_a_bound(q, sigma, delta):
+    """The account asks at a 65th of delta, and was refused. Of one step the divergence is known in closed form."""
+    event = SampledGaussian(q, sigma, 1, 1.0)
+    found = cost([event], delta)
+    edge = 0.5 + sigma**2 * math.log((math.exp(found) - 1 + q) / q)  # above it the loss is more than that
+    kept = (1 - q - math.exp(found)) * norm.sf(edge / sigma)
+    assert kept + q * norm.sf((edge - 1) / sigma) <= delta
+    assert 0 < found <= epsilon([event], delta, accountant=Accountant.RDP)
+    assert found <= cost([event], delta, Relation.REPLACE)
+
+
+@pytest.mark.parametrize("delta", TINY)
+@pytest.mark.parametrize("steps", [20, 541])
+def test_the_least_cost_below_it_agrees_with_dp_accountings_rdp(steps, delta):
+    event = SampledGaussian(0.1, 3.0, steps, 1.0)
+    claimed = direct([(0.1, 3.0, steps)], delta, Relation.ZERO_OUT, Accountant.RDP)
+    assert 0.95 * claimed < cost([event], delta) <= claimed * (1 + 1e-9)
+    # a smaller delta costs more than the least that loss distributions resolve
+    for relation in (Relation.ZERO_OUT, Relation.REPLACE):
+        assert cost([event], delta, relation) > epsilon([event], 1e-10, relation)
+
+
+def test_mixed_events_have_a_cost_below_it_too():
+    event, pure = SampledGaussian(0.1, 3.0, 20, 1.0), Laplace(Fraction(10), Fraction(1))
+    alone = cost([event], 1e-12)
+    assert alone < cost([event, pure], 1e-12) <= alone + 0.1 + 1e-12
+    assert alone < cost([event, Approximate(0.1, 1e-13)], 1e-12) < cost([event], 9e-13) + 0.2
+    assert cost([pure, pure], 1e-12) == pytest.approx(0.2)
+    assert math.isinf(cost([event, Approximate(0.1, 1e-11)], 1e-12))
+    assert cost([], 1e-12) == cost([], 1e-12, Relation.REPLACE) == 0
+    for delta in (0.0, math.nan):
+        with refused("delta-out-of-range"):
+            cost([event], delta)
 
 
 def test_only_the_total_counts_not_its_split_into_events():

@@ -335,7 +335,7 @@ class TestSeal:
             line, rest = extract_text(path.read_bytes(), SEAL)
             text, rest = extract_text(rest, embed.NAME)
             path.write_bytes(embed_text(embed_text(rest, embed.NAME, text.replace("{", hidden, 1)), SEAL, line))
-        release_refused(path, "statement-unreadable", "not written as dpose writes it")
+        release_refused(path, "statement-respelled", "not written as dpose writes it")
 
     @pytest.mark.parametrize("suffix", rest_slow([".png", ".jpg", ".npz", ".mp4"], 0, 3))
     @pytest.mark.parametrize("edit", EDITS)

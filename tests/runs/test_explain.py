@@ -1,13 +1,15 @@
 """The figures of a plan: what is shown again is what was computed, and only of the same question."""
 
+import io
 import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from dpose.privacy.neighbours import Relation
 from dpose.runs import explain
-from dpose.runs.explain import PlanFigures, plan_figures
+from dpose.runs.explain import PlanFigures, explain_plan, plan_figures
 from dpose.training.plan import TrainingPlan
 from tiers import rest_slow
 
@@ -63,3 +65,14 @@ def test_a_claim_is_never_taken_from_what_is_remembered(computed, tmp_path):
     explain.memo.remember(explain.KIND, {"plan": PLAN.to_dict(), "units": 1000}, entry["answer"])
     assert plan_figures(PLAN, 1000).noise[0].epsilon == 0.001  # a forgery is shown
     assert PLAN.bind(1000).epsilon == first.noise[0].epsilon  # and trains, states and verifies nothing
+
+
+def test_a_delta_that_loss_distributions_do_not_resolve_has_no_row_of_them():
+    """The table computed both, and refused the accountant that its own message recommends."""
+    tiny = replace(PLAN, delta=1e-12, accountant="rdp")
+    pld, rdp = plan_figures(tiny, 1000).noise
+    assert (pld.sigma, rdp.sigma) == (None, tiny.bind(1000).event.sigma)
+    shown = Console(file=io.StringIO(), width=300)
+    shown.print(explain_plan(tiny, 1000))
+    assert "pld        │ has no bound for a delta below 1e-10" in shown.file.getvalue()
+    assert "no curve is computed for a delta below 1e-10" in shown.file.getvalue()

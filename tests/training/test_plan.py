@@ -16,7 +16,7 @@ from dpose.privacy.neighbours import Relation
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.ranges import MAX_CLIP, MAX_SIGMA, MIN_CLIP, large_delta
 from dpose.runs.explain import explain_plan
-from dpose.training.clip import Grid
+from dpose.training.clip import UNITS, Grid
 from dpose.training.methods import METHODS
 from dpose.training.plan import TrainingPlan, shared_budget
 from refusals import refused
@@ -100,6 +100,16 @@ def test_delta_above_one_over_n_is_refused():
 def test_no_units():
     with refused("units-missing"):
         plan().bind(0)
+
+
+def test_more_units_than_sums_are_exact_for():
+    given = plan(delta=1e-10, steps=1, epsilon=None, noise_multiplier=1.0, accountant="rdp")
+    nominal = replace(given, relation="add-or-remove", nominal_units=UNITS + 1)
+    for one, n in ((plan(delta=1e-10), UNITS + 1), (given, UNITS + 1), (nominal, 1000)):
+        with refused("units-too-many"):
+            one.bind(n)
+    assert given.bind(UNITS).n == nominal.bind(1000, UNITS).n == UNITS
+    assert TrainingPlan(method="non-private").bind(UNITS + 1).n == UNITS + 1
 
 
 def test_one_unit_is_enough():

@@ -138,7 +138,7 @@ def check_artefact(path: Path) -> Iterator[str]:
     if not path.exists():
         raise DposeError("artefact-missing", "there is no such file or folder", str(path))
     if path.is_dir() and not any(path.iterdir()):
-        raise DposeError("artefact-missing", "is an empty folder", str(path))
+        raise DposeError("folder-empty", "is an empty folder", str(path))
     if days := count_folders(path):
         from dpose.measure.folder import verify_folder
 

@@ -178,8 +178,13 @@ def _least_cost(counted: tuple[tuple[Event, int], ...], delta: float, replaces: 
     training = [event for event, count in counted for _ in range(count) if isinstance(event, SampledGaussian)]
     pairs = [(event, count) for event, count in counted if isinstance(event, Laplace | Approximate)]
     gaussian = [(event, count) for event, count in counted if isinstance(event, Gaussian)]
+    resolved = not 0 < delta < MIN_DELTA  # by loss distributions; below, Renyi divergences tell of training
     if all(isinstance(event, SampledGaussian) for event, _ in counted) and len(training) <= MANY_KINDS:
-        return epsilon(training, delta, relation=relation)
+        if resolved:
+            return epsilon(training, delta, relation=relation)
+        # as a run claims it
+        known = math.inf if replaces and training else epsilon(training, delta, accountant=Accountant.RDP)
+        return min(known, _by_renyi(counted, delta, replaces))
     if delta == 0:  # pure losses need none
         return added_up(event.pure() * count for event, count in counted)
     failing = sum(event.delta * count for event, count in pairs if isinstance(event, Approximate))
@@ -193,7 +198,7 @@ def _least_cost(counted: tuple[tuple[Event, int], ...], delta: float, replaces: 
             mu = discrete_mu([(e.sensitivity_squared, e.variance, e.steps * count) for e, count in gaussian])
             found = min(found, discrete_epsilon(mu, delta))
     found = min(found, _by_renyi(counted, delta - failing, replaces))
-    if kinds <= MANY_KINDS and not any(isinstance(event, Renyi) for event, _ in counted):
+    if resolved and kinds <= MANY_KINDS and not any(isinstance(event, Renyi) for event, _ in counted):
         # zCDP has no loss distribution of its own: that of its (epsilon, delta) at half of what is left
         part = (delta - failing) / 2 if rho else 0.0
         concentrated = [(Approximate(zcdp_epsilon(rho, part), part), 1)] if rho else []

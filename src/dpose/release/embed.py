@@ -96,7 +96,7 @@ def read_stamp(data: bytes, where: str) -> tuple[PrivacyStatement, Seal]:
     statement, digest = PrivacyStatement.from_json(text, where), hashlib.sha256(rest).hexdigest()
     check_digest(statement, digest, where)
     if text != statement.to_json():
-        raise DposeError("statement-unreadable", SPELLING, where)
+        raise DposeError("statement-respelled", SPELLING, where)
     return statement, check_seal(statement, seal or "", {FILE: digest}, where)
 
 
@@ -140,7 +140,7 @@ def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
 def check_spelling(video: Path, statement: PrivacyStatement, line: str) -> None:
     """Refuse a sidecar that holds more than this statement and its seal, or spells them otherwise."""
     if file_text(sidecar_of(video)) != _sidecar(statement, line):
-        raise DposeError("statement-unreadable", SPELLING, str(sidecar_of(video)))
+        raise DposeError("statement-respelled", SPELLING, str(sidecar_of(video)))
 
 
 def _sidecar(statement: PrivacyStatement, line: str) -> str:

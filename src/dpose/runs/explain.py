@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpose.privacy import memo
-from dpose.privacy.accounting import OF_RUNS, Accountant
+from dpose.privacy.accounting import MIN_DELTA, OF_RUNS, Accountant
 from dpose.privacy.attackers import FALSE_POSITIVES, AttackerBound, bound_attackers
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.ranges import as_given, few_units, large_delta, lower, upper
@@ -32,7 +32,7 @@ class NoiseNeeded:
 
     Attributes:
         accountant: Which.
-        sigma: The noise multiplier; None if it has no bound for the plan's relation.
+        sigma: The noise multiplier; None if it has no bound for the plan's relation or delta.
         epsilon: What that costs.
     """
 
@@ -112,7 +112,8 @@ def _computed(plan: TrainingPlan, bound: BoundPlan) -> PlanFigures:
         return PlanFigures(bound.n, bound.steps, bound.sampling_rate)
     rows = []
     for accountant in OF_RUNS:
-        if accountant is Accountant.RDP and plan.relation is Relation.REPLACE:
+        replaced = accountant is Accountant.RDP and plan.relation is Relation.REPLACE
+        if replaced or (accountant is Accountant.PLD and plan.delta < MIN_DELTA):
             rows.append(NoiseNeeded(accountant, None, None))
             continue
         other = bound if accountant is plan.accountant else replace(plan, accountant=accountant).bind(bound.n, bound.n)
@@ -191,7 +192,8 @@ def _noise(plan: TrainingPlan, figures: PlanFigures) -> Table:
         table.add_column(name, justify="left" if name == "accountant" else "right")
     for row in figures.noise:
         if row.sigma is None:
-            table.add_row(row.accountant.value, "has no bound for replacement", "", "", "")
+            why = "replacement" if row.accountant is Accountant.RDP else f"a delta below {as_given(MIN_DELTA)}"
+            table.add_row(row.accountant.value, f"has no bound for {why}", "", "", "")
             continue
         table.add_row(
             row.accountant.value + (" (used)" if row.accountant is plan.accountant else ""),
@@ -205,6 +207,8 @@ def _noise(plan: TrainingPlan, figures: PlanFigures) -> Table:
 
 def _attackers(plan: TrainingPlan, found: AttackerBound | None) -> tuple[str, ...]:
     if found is None:
+        if plan.delta is not None and plan.delta < MIN_DELTA:
+            return (f"no curve is computed for a delta below {as_given(MIN_DELTA)}",)
         return ("there is no use in a bound: epsilon is far too large",)
     most = found.rates[FALSE_POSITIVES]
     one = plan.unit or "unit"

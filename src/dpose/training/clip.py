@@ -27,7 +27,7 @@ Params: TypeAlias = "dict[str, Tensor]"
 """Tensors by the names of a model's parameters."""
 
 UNITS = 1 << 29
-"""Sums of up to so many units fit in the 53 bits of a float64."""
+"""Sums of up to so many units fit in the 53 bits of a float64; a private plan has no more."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from dpose.privacy.ranges import (
     check_sigma,
     upper,
 )
-from dpose.training.clip import Clip
+from dpose.training.clip import UNITS, Clip
 from dpose.training.methods import METHODS, Method, SubspaceConfig
 from dpose.training.public_view import PublicView
 from dpose.units import MAX_VIEWS, Unit
@@ -331,7 +331,7 @@ class TrainingPlan:
             limit: Under add-or-remove, how many of the nominal number are kept in expectation; None for all.
 
         Raises:
-            DposeError: n < 1, delta >= 1/n, or the budget cannot be met.
+            DposeError: n < 1, n is above `UNITS` for a method with noise, delta >= 1/n, or the budget cannot be met.
         """
         if self.nominal_units is not None and self.kind.private:
             n = min(self.nominal_units, limit or self.nominal_units)
@@ -342,6 +342,12 @@ class TrainingPlan:
         steps = self.kind.solves or self.steps or math.ceil(self.epochs * n / min(batch, n))
         if not self.kind.private:
             return BoundPlan(self, n, rate, steps, None, None)
+        if n > UNITS:
+            raise DposeError(
+                "units-too-many",
+                f"sums are exact for up to {UNITS:,} units, not for {n:,}",
+                fix="use fewer, by --limit",
+            )
         assert self.delta is not None
         if self.noise_multiplier is None:
             assert self.epsilon is not None
