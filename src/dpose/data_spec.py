@@ -164,8 +164,8 @@ class Spec:
             raise DposeError(
                 "data-root-missing", f"{self.name} needs a {dataset.root}", str(self), f"write {self.name}:ROOT[:SPLIT]"
             )
-        _, _, last = spec.root.rpartition(":")
-        near = did_you_mean(last, dataset.splits) if last != spec.root else ""
+        before, _, last = spec.root.rpartition(":")
+        near = did_you_mean(last, dataset.splits) if before else ""
         if dataset.in_a_folder:
             if url := url_of(spec.root):
                 from dpose.fetched import fetch
@@ -175,6 +175,10 @@ class Spec:
                 raise DposeError(
                     "folder-missing", "no such folder", spec.root, near and f"or the split is misspelt: {near}"
                 )
+        elif before in dataset.roots:
+            splits = f"splits are {', '.join(dataset.splits)}"
+            fix = f"{near}; {splits}" if near else splits
+            raise DposeError("split-unknown", f"no split called {last!r}", f"{self.name}:{before}", fix)
         elif spec.root not in dataset.roots:
             near = near or did_you_mean(spec.root, dataset.roots)
             known = f"{dataset.root}s are {', '.join(dataset.roots)}; splits are {', '.join(dataset.splits)}"

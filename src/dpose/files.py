@@ -446,12 +446,12 @@ def check_free(out: Path, *, may_be_empty: bool = False, may_be_locked: bool = F
     free = may_be_empty and out.is_dir() and all(path.name in left for path in out.iterdir())
     if os.path.lexists(out) and not free:
         what = "already exists" if out.exists() else "is a link to nothing"
-        raise DposeError("output-exists", what, str(out), "choose another --out, or remove it first")
+        raise DposeError("output-exists", what, str(out), "choose another name, or remove it first")
     above = next(path for path in out.absolute().parents if os.path.lexists(path))
     if not above.is_dir():
         what = "file" if above.exists() else "link to nothing"
         raise DposeError(
-            "output-below-file", f"cannot be made, since {above} is a {what}", str(out), "choose another --out"
+            "output-below-file", f"cannot be made, since {above} is a {what}", str(out), "choose another name"
         )
     return above
 

@@ -88,10 +88,10 @@ def test_what_has_no_bound_has_none_for_what_was_chosen_after_it(capsys, data_ma
     charged(run_charge(0, data_marks), run_charge(1, data_marks, events=(), what=EVALUATION))
     told = says(capsys, STUDIO, "--limit", 4)
     assert "left blank: epsilon" in told
-    assert "chosen after seeing earlier ones: none." in told
+    assert "chosen after seeing earlier ones: no bound is known." in told
     charged(run_charge(2, data_marks, events=()))
     assert "no bound" in (told := says(capsys, STUDIO, "--limit", 4))
-    assert "chosen after seeing earlier ones: none." in told
+    assert "chosen after seeing earlier ones: no bound is known." in told
 
 
 def test_a_budget_of_a_large_delta_is_told_what_that_is(capsys):

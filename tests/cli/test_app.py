@@ -79,6 +79,40 @@ def test_a_misspelt_command_is_refused_and_the_nearest_named(capsys):
     assert "'membership'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["help"], "'help'. Say dpose --help"),
+        (["audit", "help"], "'help'. Say dpose audit --help"),
+        (["video", "x"], "'video'. Did you mean 'release-video'?"),
+        (["xyzzy"], "'xyzzy'. Say dpose --help"),
+    ],
+)
+def test_what_is_no_command_is_refused_with_what_may_be_meant(words, said, capsys):
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"dpose: No such command {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "said"),
+    [
+        ("keys", "dpose.runs.keys.list_keys", ""),
+        (
+            "pixelize . --epsilon 1 --out x",
+            "dpose.release.jobs.find_jobs",
+            "; the same command goes on, and counts again what was in work",
+        ),
+    ],
+)
+def test_ctrl_c_is_told(words, place, said, capsys, monkeypatch):
+    def stopped(*given, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, stopped)
+    assert main(words.split()) == 130
+    assert capsys.readouterr().err == f"dpose: stopped{said}\n"
+
+
 def test_another_package_adds_commands_and_replaces_none(monkeypatch):
     added = SimpleNamespace(
         COMMANDS={
@@ -96,3 +130,22 @@ def test_another_package_adds_commands_and_replaces_none(monkeypatch):
     finally:
         for kept in (app._beside, app._built):
             kept.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["pixelize", "", "--epsilon", "2", "--out", "blank"], "paths"),
+        (["predict", "photo.jpg", ""], "sources"),
+        (["predict", "photo.jpg", "--out", ""], "--out"),
+        (["verify", ""], "paths"),
+        (["studio", "--folder", ""], "--folder"),
+        (["train", "--config", ""], "--config"),
+    ],
+)
+def test_an_empty_name_is_not_the_folder_one_is_in(words, named, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "private.png").write_bytes(b"x")
+    assert main(words) == 2
+    said = f"dpose: {named}: is empty; give a name, or . for this folder [name-empty]\n"
+    assert capsys.readouterr().err == said

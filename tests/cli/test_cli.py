@@ -213,6 +213,12 @@ class TestRun:
         )
         assert (run / "privacy.json").read_text() == before
 
+    def test_scores_of_groups_of_the_protected_units_are_refused(self, tmp_path, capsys):
+        data = ["--data", "synthetic:studio:train", "--limit", "8"]
+        assert main(["train", *data, *TRAIN[3:], *BUDGET, "--out", "s"]) == 0
+        command_refused(capsys, ["evaluate", "s", *data], "[scored-data-protected]")
+        command_refused(capsys, ["evaluate", "s", "--groups", *data], "[scored-data-protected]")
+
     def test_a_private_run_can_start_from_a_public_one(self, tmp_path, capsys):
         public = ["train", "--data", "synthetic:studio", *TRAIN[3:], "--method", "non-private"]
         assert main([*public, "--out", "public"]) == 0
@@ -470,6 +476,8 @@ class TestVerifyRefuses:
         command_refused(capsys, ["verify", run], "[statement-does-not-add-up]")
 
     def test_a_folder_that_is_no_run(self, tmp_path, capsys):
+        command_refused(capsys, ["verify", tmp_path], "is an empty folder")
+        (tmp_path / "notes.txt").write_text("x")
         command_refused(capsys, ["verify", tmp_path], "privacy.json")
 
 
@@ -675,7 +683,7 @@ class TestBadInput:
     def test_an_output_folder_that_exists(self, capsys, tmp_path):
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "notes.txt").write_text("mine")
-        command_refused(capsys, [*TRAIN, *BUDGET, "--out", "run"], "run: already exists", "--out")
+        command_refused(capsys, [*TRAIN, *BUDGET, "--out", "run"], "run: already exists; choose another name")
 
     def test_a_folder_that_may_not_be_written(self, capsys, tmp_path):
         (tmp_path / "file").write_text("")
@@ -774,3 +782,10 @@ def test_output_to_a_pipe_and_a_narrow_terminal(trained, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 60
+
+
+@pytest.mark.parametrize(("words", "code"), [("account >&-", 0), ("--help >&-", 0), ("acount <&- >&- 2>&-", 2)])
+def test_a_stream_may_be_closed(words, code, tmp_path):
+    line = f'"$0" -m dpose {words}'
+    done = subprocess.run(["sh", "-c", line, sys.executable], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (code, "")

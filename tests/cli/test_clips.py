@@ -111,7 +111,6 @@ def test_obfuscation_says_that_it_guarantees_nothing(capsys):
         (["release-video", "text.mp4", *BASIC, "--out", "b.mp4"], ["text.mp4"]),
         (["release-video", "empty.mp4", *BASIC, "--out", "b.mp4"], ["empty.mp4"]),
         (["release-video", "notes.txt", *BASIC, "--out", "b.mp4"], ["notes.txt", "neither picture nor video"]),
-        (["release-video", ".", *BASIC, "--out", "out"], [".mp4"]),
         (["release-video", "a.mp4", *BASIC, "--out", "a.mp4"], ["overwrite an original"]),
         (["release-video", "a.mp4", *BASIC, "--out", "b.avi"], ["b.avi"]),
         (["release-video", "a.mp4", *BASIC, "--set", "k=9999", "--out", "b.mp4"], ["a.mp4", "9,999 values", "4,608"]),
@@ -136,6 +135,29 @@ def test_one_line_for_every_mistake(capsys, tmp_path, arguments, words):
         assert word in lines[0]
     left = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert sorted(p.name for p in left) == before
+
+
+def test_a_file_without_video_stops_none_of_the_others(capsys):
+    Path("in").mkdir()
+    write(Path("in/b.mp4"), frames=8, size=(64, 48))
+    for name in ("a.mp4", "c.mp4"):
+        Path("in", name).write_text("no video")
+    asked = ["release-video", "in", *BASIC]
+    assert main([*asked, "--explain"]) == 0
+    assert "skipped: in/a.mp4: " in shown(capsys)
+    assert main([*asked, "--out", "out"]) == 1
+    out, error = capsys.readouterr()
+    assert "not released: in/a.mp4: " in out
+    assert "not released: in/c.mp4: " in out
+    assert "2 of 3 files were not released" in error
+    (line,) = [line for line in out.splitlines() if " -> " in line]
+    assert all(Path(name).exists() for name in line.partition(" -> ")[2].split(", "))
+    Path("in/b.mp4").unlink()
+    assert main([*asked, "--out", "none"]) == 2
+    out, error = capsys.readouterr()
+    assert out.count("not released: ") == 2
+    assert "2 of 2 files were not released" in error
+    assert not Path("none").exists()
 
 
 def test_a_video_that_ends_early_leaves_nothing(capsys, tmp_path):

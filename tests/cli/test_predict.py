@@ -58,7 +58,7 @@ class TestWithNothingElse:
         assert (code, errors) == (0, [])
         assert lines[0] == "Model: walkers, which comes with dpose"
         assert sum("l_ankle" in line for line in lines) == 1  # a table of the one person's joints
-        assert lines[-1] == "1 picture drawn, 1 person"
+        assert lines[-1] == f"1 picture drawn into {tmp_path / 'a-pose.png'}, 1 person"
         assert (read_image("a-pose.png") != 90).any()
 
     def test_a_folder_of_pictures_and_videos(self, found, capsys, tmp_path):
@@ -68,7 +68,7 @@ class TestWithNothingElse:
         write("in/b.mp4", size=(160, 80))
         code, lines, _ = told(capsys, "predict", "in", "--out", "out", "--json", "r.json")
         assert code == 0
-        assert lines[-1] == "1 picture and 1 video of 9 frames drawn, 4 people"
+        assert lines[-1] == "1 picture and 1 video of 9 frames drawn into out, 4 people"
         assert sorted(p.name for p in Path("out").iterdir()) == ["a-pose.png", "b-pose.mp4"]
         document = json.loads(Path("r.json").read_text())
         assert [a.get("track_id") for a in document["annotations"][:4]] == [None, None, 1, 2]
@@ -89,14 +89,25 @@ class TestWithNothingElse:
         found((40, 40))
         write("b.mp4", size=(160, 80))
         code, lines, _ = told(capsys, "predict", "b.mp4", "--smooth")
-        assert (code, lines[-1]) == (0, "1 video of 9 frames drawn, 1 person")
+        assert (code, lines[-1]) == (0, "1 video of 9 frames drawn into b-pose.mp4, 1 person")
         assert sum(1 for _ in VideoReader("b-pose.mp4")) == 9
+
+    def test_what_an_option_did_not_do_is_said(self, found, capsys, tmp_path):
+        """Of a box, where people are known, that is larger than the picture; and of a filter, of pictures."""
+        found((40, 40))
+        grey(tmp_path / "a.png")
+        _, lines, _ = told(capsys, "predict", "a.png", "--box", "0,0,9999,60", "--smooth")
+        height, width = read_image("a.png").shape[:2]
+        assert lines[-2:] == [
+            "nothing was smoothed: --smooth is for videos",
+            f"a.png: the box reaches beyond its {width} x {height} pixels",
+        ]
 
     def test_nobody_in_it(self, found, capsys, tmp_path):
         found()
         code, lines, errors = told(capsys, "predict", grey(tmp_path / "a.png"), "--json", "r.json")
         assert (code, errors) == (0, [])
-        assert lines[1:] == ["No people were found: 1 picture is written undrawn"]
+        assert lines[1:] == [f"No people were found: 1 picture is written into {tmp_path / 'a-pose.png'} undrawn"]
         assert np.array_equal(read_image("a-pose.png"), read_image("a.png"))
         assert json.loads(Path("r.json").read_text())["annotations"] == []
 

@@ -127,9 +127,21 @@ def test_every_file_that_is_written_is_told_and_every_one_that_is_not(capsys, tm
     for path in written:
         assert f"out/{path.name}" in out
     (line,) = error.strip().splitlines()
-    assert "2 of 8 files were not released" in line
+    assert "2 of 8 files were not released, as named above; the others are done" in line
     for broken in (1, 4):
-        assert f"in/{broken}.png" in line
+        assert f"not released: in/{broken}.png: the png file is cut short" in out
+
+
+@pytest.mark.parametrize("more", [[], ["--engine", "local"]])
+def test_where_nothing_can_be_released_each_reason_is_told(capsys, tmp_path, more):
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        (tmp_path / "in" / f"{number}.png").write_bytes(b"no picture")
+    assert main(["pixelize", "in", *BASIC, "--out", "out", *more]) == (1 if more else 2)
+    out, error = capsys.readouterr()
+    assert out.count("not released: ") == 2
+    assert out.count("in/1.png: not a readable picture") == 1
+    assert "2 of 2 files were not released, as named above; nothing was released" in error
 
 
 def test_a_seed_takes_the_guarantee_away(capsys):
@@ -350,6 +362,22 @@ def test_a_video_whose_stream_ends_early(capsys, tmp_path, name):
     command_refused(capsys, ["pixelize", name, *BASIC, "--out", "out"], name)
     command_refused(capsys, ["pixelize", name, *BASIC, "--out", "clip.mp4"], name)
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == sorted(["a.png", name])
+
+
+def test_a_film_that_lacks_its_end_says_so_where_it_is_released(capsys, tmp_path):
+    data = make_clip(tmp_path / "clip.mkv", frames=6).read_bytes()
+    with av.open(str(tmp_path / "clip.mkv")) as clip:
+        at = [packet.pos for packet in clip.demux(video=0) if packet.size]
+    (tmp_path / "clip.mkv").write_bytes(data[: at[2]])
+    assert main(["pixelize", "clip.mkv", *BASIC, "--out", "out"]) == 0
+    told = shown(capsys)
+    assert "clip.mkv -> out/000001.mp4, out/000001.mp4.privacy.json not whole: " in told
+    assert "not whole" not in (tmp_path / "out" / "000001.mp4.privacy.json").read_text()
+
+
+def test_m_beyond_a_picture_of_one_pixel(capsys):
+    cv2.imwrite("dot.png", PICTURE[:1, :1])
+    command_refused(capsys, ["pixelize", "dot.png", *BASIC, "--block", "1", "--out", "x.png"], "there is only 1 pixel;")
 
 
 def test_b_and_m_that_do_not_fit_a_clip(capsys, tmp_path):

@@ -135,6 +135,15 @@ def test_a_small_file_that_declares_a_huge_picture_is_never_decoded(monkeypatch)
         decode_image(bytes(data), "bomb.png")
 
 
+@pytest.mark.parametrize("at", [16, 20])
+def test_a_file_that_declares_no_pixels_is_never_decoded(at, monkeypatch):
+    data = bytearray(cv2.imencode(".png", SCENE)[1].tobytes())
+    data[at : at + 4] = bytes(4)
+    monkeypatch.setattr(images.cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    with refused("picture-without-pixels", where="empty.png"):
+        decode_image(bytes(data), "empty.png")
+
+
 def test_image_size_is_height_and_width(tmp_path):
     write_image(tmp_path / "a.jpg", SCENE)
     assert image_size(tmp_path / "a.jpg") == (48, 64)

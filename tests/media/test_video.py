@@ -113,6 +113,48 @@ def test_a_video_whose_first_frame_comes_late_is_whole(tmp_path):
     assert not (tmp_path / "c.mkv").exists()
 
 
+def moving(path, codec="libx264"):
+    """45 frames with a key frame each tenth."""
+    picture = np.random.default_rng(0).integers(0, 256, (6, 8, 3)).astype(np.uint8).repeat(16, 0).repeat(16, 1)
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream(codec, rate=10)
+        stream.width, stream.height, stream.pix_fmt = 128, 96, "yuv420p"
+        stream.codec_context.gop_size, stream.codec_context.max_b_frames = 10, 0
+        stream.options = {"x264-params": "keyint=10:scenecut=0"} if codec == "libx264" else {}
+        for number in range(45):
+            for packet in stream.encode(av.VideoFrame.from_ndarray(np.roll(picture, number, 1), format="rgb24")):
+                out.mux(packet)
+        for packet in stream.encode(None):
+            out.mux(packet)
+    return path
+
+
+@pytest.mark.parametrize("codec", ["libx264", "mpeg2video"])
+@pytest.mark.parametrize("suffix", [".ts", ".mkv"])
+def test_a_video_that_begins_before_its_first_key_frame_says_what_helps(tmp_path, codec, suffix):
+    cut = tmp_path / f"cut{suffix}"
+    with av.open(str(moving(tmp_path / "whole.ts", codec))) as whole, av.open(str(cut), "w") as out:
+        stream = out.add_stream_from_template(whole.streams.video[0])
+        packets = [packet for packet in whole.demux(video=0) if packet.size]
+        for packet in packets[13:]:
+            packet.stream = stream
+            out.mux(packet)
+    with refused("video-length-differs", where=("25 of 32", "(7 of them)", "ffmpeg -i IN")):
+        list(read_frames(probe(cut)))
+
+
+def test_less_than_a_second_that_is_missing_is_told(tmp_path):
+    whole = moving(tmp_path / "whole.mkv", "mpeg4")
+    assert probe(whole).notes == ()
+    cut = tmp_path / "cut.mkv"
+    with av.open(str(whole)) as container:
+        at = [packet.pos for packet in container.demux(video=0) if packet.size]
+    cut.write_bytes(whole.read_bytes()[: at[40]])
+    info = probe(cut)
+    assert len(list(read_frames(info))) == info.frames == 40
+    assert info.notes == ("not whole: 40 frames could be read, and 0.5 seconds are missing at the end",)
+
+
 def test_packets_of_sound_are_no_frames(tmp_path):
     assert probe(make_video(tmp_path / "a.mkv", frames=24, sound=True)).frames == 24
 

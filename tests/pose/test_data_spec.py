@@ -76,9 +76,10 @@ def test_a_missing_root_says_how_to_write_it(text):
 
 
 def test_a_misspelt_look_or_split_lists_both():
-    for text in ("synthetic:wards", "synthetic:ward:tset"):
-        with refused("data-root-unknown", where=("looks", "ward")):
-            open_data(text, purpose="train", input_size=SIZE)
+    with refused("data-root-unknown", where="'wards'; did you mean ward?; looks are studio, ward; splits are"):
+        open_data("synthetic:wards", purpose="train", input_size=SIZE)
+    with refused("split-unknown", where="ward: no split called 'tset'; did you mean test?; splits are train, val"):
+        open_data("synthetic:ward:tset", purpose="train", input_size=SIZE)
 
 
 def test_a_misspelt_folder_is_named(tmp_path):

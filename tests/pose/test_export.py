@@ -66,6 +66,13 @@ class TestExport:
         assert not list(tmp_path.iterdir())
 
 
+def test_no_file_is_overwritten(tmp_path):
+    (tmp_path / "pose.onnx").write_text("mine")
+    with refused("output-exists", where="choose another name"):
+        module.export_run(tmp_path / "no-run", tmp_path / "pose.onnx", [])
+    assert (tmp_path / "pose.onnx").read_text() == "mine"
+
+
 def test_mistakes_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_require", lambda *names: None)
     with refused("onnx-suffix-missing"):

@@ -14,7 +14,7 @@ from scipy.stats import norm
 from dpose.privacy.accounting import Accountant, cost
 from dpose.privacy.events import BOUNDLESS, Approximate, Gaussian, Laplace, Renyi, SampledGaussian, merge
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.ranges import exact_text, parse_exact
+from dpose.privacy.ranges import check_delta, exact_text, parse_exact
 from dpose.privacy.renyi import (
     APPROXIMATE_SHARE,
     ORDERS,
@@ -60,6 +60,14 @@ def test_a_number_that_nothing_can_be_computed_with_is_refused():
 def test_other_texts_are_refused(text):
     with refused(("fraction-divides-by-zero", "fraction-malformed")):
         parse_exact(text, "x")
+
+
+@pytest.mark.parametrize("text", ["two", "1,5", "nan"])
+def test_what_a_number_may_be_is_told(text):
+    with refused("fraction-malformed", where=f"epsilon: must be a number such as 2, 0.5 or 1/3, not '{text}'"):
+        parse_exact(text, "epsilon")
+    with refused("delta-out-of-range", where="delta must be above 0 and below 1, not 0; give --delta 1e-5"):
+        check_delta(0.0)
 
 
 def test_pure_epsilon_adds_up_exactly():

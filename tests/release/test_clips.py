@@ -763,8 +763,9 @@ class TestRefusals:
         release_file(found[0][1], found[0][0].target, SETTING)
         assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a.mp4", "a.mp4.privacy.json"]
         (folder / "d.mp4").write_text("a text by the name of a video")
+        *_, (_, error) = find_videos([str(folder)], tmp_path / "other")
         with refused("video-undecodable", where="d.mp4"):
-            find_videos([str(folder)], tmp_path / "other")
+            raise error
         for wrong, word in (
             ("notes.txt", "file-kind-unknown"),
             ("c.png", "file-kind-unknown"),

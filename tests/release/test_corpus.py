@@ -197,13 +197,15 @@ def test_where_sums_may_differ_another_attempt_is_another_release(pictures, out)
 
 def test_an_item_that_fails_costs_no_other_and_is_named(pictures, out, capsys):
     (pictures / "broken.png").write_bytes(b"no picture")
-    with refused("picture-unreadable", where=("broken.png", "1 of 6"), error=IncompleteError):
-        release(pictures, out)
+    said = []
+    with refused("picture-unreadable", where="1 of 6", error=IncompleteError):
+        release(pictures, out, said=said)
+    assert ["broken.png: not a readable picture" in line for line in said] == [True]
     assert states() == ["committed"] * 5
     assert "5 files, all as they were released, each claims epsilon 2, 1 that failed" in verify_manifest(out)
     arguments = ["pixelize", str(pictures), "--epsilon", "2", "--engine", "local", "--out", str(out / "b")]
     assert main([*arguments, "--again"]) == 1
-    assert "broken.png" in capsys.readouterr().err
+    assert "broken.png: not a readable picture" in capsys.readouterr().out
 
 
 def test_a_file_that_was_changed_after_it_was_reserved_is_refused(pictures, out):
@@ -213,8 +215,10 @@ def test_a_file_that_was_changed_after_it_was_reserved_is_refused(pictures, out)
                 item.job.source.write_bytes((pictures / "0.png").read_bytes())
             return super().submit(work, shared, item)
 
-    with refused("file-changed", where="3.png", error=IncompleteError):
-        release(pictures, out, at=Changing())
+    said = []
+    with refused("file-changed", where="1 of 5", error=IncompleteError):
+        release(pictures, out, at=Changing(), said=said)
+    assert "3.png: was changed" in said[0]
     assert states() == ["committed"] * 4 + ["failed"]
 
 
@@ -235,9 +239,23 @@ def test_a_worker_whose_plan_is_another_releases_nothing(pictures, out, monkeypa
 def test_what_a_budget_refuses_others_may_have(pictures, out):
     hashes = picture_original(pictures / "2.png")[0].hashes
     set_budget(Budget(1.0, 1e-5, "one", marks_of(hashes), Neighbours.of_pixels(16)))
-    with refused("budget-exceeded", where="2.png", error=IncompleteError):
-        release(pictures, out)
+    said = []
+    with refused("budget-exceeded", where="1 of 5 files was not released", error=IncompleteError):
+        release(pictures, out, said=said)
     assert states() == ["committed"] * 4
+    assert ["2.png" in line for line in said] == [True]
+    assert "failed" not in (out / MANIFEST).read_text()
+
+
+def test_another_attempt_that_a_budget_refuses_is_in_no_list(pictures, out):
+    """What is released in the place of a file whose worker died is another release, which the account may refuse."""
+    work = Work(plain_cells(2, 4, 8, subdivide=2, regions=PrivateRegions()))
+    hashes = [name for path in pictures.iterdir() for name in picture_original(path)[0].hashes]
+    set_budget(Budget(3.0, 1e-5, "all", marks_of(hashes), Neighbours.of_pixels(4)))
+    with refused("budget-exceeded", error=IncompleteError):
+        release(pictures, out, work, Seen(deaths={6}))
+    assert states() == ["committed"] * 4 + ["failed"]
+    assert '"failed"' not in (out / MANIFEST).read_text()
 
 
 def test_one_picture_twice_is_released_once(pictures, out):
@@ -253,6 +271,7 @@ def test_a_second_release_is_refused_without_again(pictures, out):
     other = replace(PLAIN, config=plain_cells(3, 4, 8))
     with refused("released-before", error=IncompleteError):
         release(pictures, out / "b", other)
+    assert "failed" not in (out / "b" / MANIFEST).read_text()
     made = release(pictures, out / "b", replace(other, again=True))
     assert {statement.odometer["releases"] for _, statement in made} == {"2"}
 

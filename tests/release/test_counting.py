@@ -9,6 +9,8 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import av
+import cv2
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ from dpose.cli import main
 from dpose.files import file_digest
 from dpose.media.identity import clip_hashes, picture_hashes, pixel_hash
 from dpose.media.images import decode_pixels, encode_image, read_image, read_pixels
+from dpose.media.video import probe
 from dpose.privacy.accounting import added_up
 from dpose.privacy.events import Gaussian, Laplace
 from dpose.privacy.marks import marks_of
@@ -516,7 +519,7 @@ def test_videos_of_one_command_that_share_frames_are_second_releases(capsys, tmp
     monkeypatch.setattr(items, "video_original", seen)
     video = ["release-video", "in", "--epsilon", "8", "--delta", "1e-5", "--out", "out"]
     assert main(video) == 2
-    assert "frames in common with another file of this command" in refusal(capsys)
+    assert "in/b.mp4: has frames in common with in/a.mp4, another file of this command" in refusal(capsys)
     assert charges() == []
     assert main([*video, "--again"]) == 0
     assert [len(charges(of=entry)) for entry in [marks_of(["a frame of both"])]] == [2]
@@ -615,6 +618,122 @@ def test_sixteen_bit_pictures_that_look_alike_are_two():
         Path(f"{name}.png").write_bytes(file)
     assert main(["pixelize", "a.png", "b.png", "--epsilon", "1", "--out", "out", "--again"]) == 0
     assert sorted(path.name for path in Path("out").glob("*.png")) == ["000001.png", "000002.png"]
+
+
+def told_outputs(capsys):
+    """Every path that was named as written, and all that was told."""
+    told = capsys.readouterr().out
+    lines = [line.partition(" -> ")[2] for line in told.splitlines() if " -> " in line]
+    return [Path(name) for line in lines for name in line.split(", ")], told
+
+
+def deep_and_its_twin():
+    grey = COLOUR[..., 0]
+    return put("two/a.png", grey.astype(np.uint16) * 257), put("two/b.png", grey)
+
+
+def test_a_deep_picture_and_its_twin_are_released_both_and_counted_together(capsys):
+    deep_and_its_twin()
+    assert main(["pixelize", "two", *ASKED, "--out", "out"]) == 2
+    assert "two/b.png: shows in 8 bits the same as two/a.png, another file of this command" in refusal(capsys)
+    assert charges() == []
+    for _ in range(2):
+        assert main(["pixelize", "two", *ASKED, "--out", "out", "--again"]) == 0
+    outputs, _ = told_outputs(capsys)
+    assert len(outputs) == 4
+    assert all(path.exists() for path in outputs)
+    assert states() == [State.COMMITTED] * 2
+    assert together(charges(), 16) == (2, 0)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_twins_finished_release_is_not_the_other_ones(capsys, first):
+    files = deep_and_its_twin()
+    assert main(["pixelize", str(files[first]), *ASKED, "--out", "out"]) == 0
+    capsys.readouterr()
+    assert main(["pixelize", str(files[1 - first]), *ASKED, "--out", "out"]) == 2
+    assert "[released-before]" in refusal(capsys)
+    assert main(["pixelize", str(files[1 - first]), *ASKED, "--out", "out", "--again"]) == 0
+    assert all(path.exists() for path in told_outputs(capsys)[0])
+    assert len(charges()) == 2
+
+
+def test_a_deep_array_that_was_cut_short_does_not_let_its_twin_in_unasked(monkeypatch):
+    deep = COLOUR.astype(np.uint16) * 257
+    with monkeypatch.context() as patch:
+        patch.setattr("dpose.release.api.noised", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            dpose.pixelize(deep, 1, 16)
+    with refused("released-before"):
+        dpose.pixelize(COLOUR, 1, 16)
+    dpose.pixelize(deep, 1, 16)
+
+
+def test_what_another_process_released_meanwhile_is_told_by_its_own_name(capsys, monkeypatch):
+    put("a.png")
+    asked = ["pixelize", "a.png", *ASKED, "--out", "out"]
+    assert main(asked) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(batch, "skip_finished", lambda jobs, *_, **__: batch.PendingJobs(list(jobs)))
+    assert main(asked) == 0
+    outputs, told = told_outputs(capsys)
+    assert outputs == []
+    assert "a.png is released already, into out/000001.png: nothing to do" in told
+    jobs = [Job(Path("b.png"), Path(f"out/00000{k}.png"), Path(f"out/00000{k}.npz"), f"00000{k}") for k in (2, 3)]
+    put("b.png", COLOUR[::-1])
+    for job, standing in zip(jobs, (False, True), strict=True):
+        ((there, _),) = batch.release_all([job], items.Work(plain_cells(1, 16, 16)))
+        assert there.standing is standing
+        assert there.outputs == jobs[0].outputs
+
+
+def test_all_that_were_released_before_are_named(capsys):
+    for number in range(3):
+        put(f"in/{number}.png", np.roll(COLOUR, number, 0))
+    assert main(["pixelize", "in", *ASKED, "--out", "out"]) == 0
+    put("in/3.png", COLOUR[::-1])
+    capsys.readouterr()
+    assert main(["pixelize", "in", *ASKED, "--out", "other", "--epsilon", "2"]) == 2
+    line = refusal(capsys)
+    assert "3 of 4 files are such (in/1.png, in/2.png, too), and none was released" in line
+    assert line.startswith("dpose: in/0.png: was released before")
+
+
+def write_jpegs(path, files):
+    """A motion-JPEG video of picture files, byte for byte."""
+    with av.open(str(path), "w") as out:
+        with av.open(str(files[0])) as one:
+            stream = out.add_stream_from_template(one.streams.video[0])
+        for number, file in enumerate(files):
+            packet = av.Packet(file.read_bytes())
+            packet.stream, packet.time_base = stream, Fraction(1, 5)
+            packet.pts = packet.dts = number
+            packet.duration, packet.is_keyframe = 1, True
+            out.mux(packet)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".avi", ".mov"])
+@pytest.mark.parametrize("saved_anew", [False, True])
+def test_a_jpeg_is_the_frame_of_motion_jpeg_that_it_is(suffix, saved_anew):
+    smooth = [cv2.GaussianBlur(np.roll(COLOUR, 9 * k, 0), (0, 0), 2) for k in range(3)]
+    files = [put(f"{k}.jpg", picture) for k, picture in enumerate(smooth)]
+    clip = write_jpegs(Path(f"clip{suffix}"), files)
+    still = put("still.png", read_pixels(files[1])) if saved_anew else files[1]
+    known = originals.video_original(probe(clip))
+    assert known.own == known.hashes[:2]
+    set_budget(Budget(1.5, 1e-5, "clip", known.marks, Neighbours.of_pixels(16)))
+    work = items.Work(plain_cells(1, 16, 16), again=True)
+    batch.release_one(work, Job(clip, Path("clip.mp4")))
+    with refused("budget-exceeded"):
+        batch.release_one(work, Job(still, Path("still-out.png")))
+    with refused("released-before"):
+        batch.release_one(replace(work, again=False), Job(still, Path("still-out.png")))
+
+
+def test_frames_of_one_colour_link_no_motion_jpeg():
+    file = put("black.jpg", np.zeros((48, 64, 3), np.uint8))
+    assert len(originals.video_original(probe(write_jpegs(Path("black.mkv"), [file, file]))).hashes) == 2
 
 
 def test_a_drawn_operator_is_released_as_it_was_reserved():

@@ -72,6 +72,27 @@ class TestWarning:
         assert line in release_statement(plan, seeded=False).caveats
 
 
+@pytest.mark.parametrize(
+    ("operator", "frames", "said"),
+    [
+        (None, None, "epsilon for a face of 40 x 40: 2\n"),
+        (None, 50, "epsilon for a face seen for all 2.0 seconds: 2\n"),
+        (
+            "block",
+            50,
+            "an object of 40 x 40 pixels (a face) is protected with epsilon 0.05019 in one frame, and with 2 ",
+        ),
+    ],
+)
+def test_explained_is_the_face_that_was_declared(operator, frames, said):
+    near = protected_neighbours("face", "40x40").timed([Fraction(n, 25) for n in range(frames or 1)])
+    plan = plan_for(near, delta="1e-5" if operator else 0, frames=frames, operator=operator)
+    told = "\n".join(explain_release(plan, Fraction(25), face=(40, 40)))
+    assert "100 x 100" not in told
+    assert "a person of 120 x 320 pixels keeps epsilon" in told
+    assert said in told
+
+
 class TestSeveralPictures:
     def test_pure_epsilons_add_up(self):
         plan = plan_for()

@@ -36,6 +36,18 @@ def test_the_page_says_what_is_left_and_escapes_names():
     ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + 6])
 
 
+def test_what_happened_on_one_day_is_told_by_the_hour_and_by_its_folder():
+    at = [f"2026-10-01T0{hour}:30:00+00:00" for hour in (7, 9)]
+    charged(*(run_charge(number, at=when, folder=f"runs/{number}") for number, when in enumerate(at)))
+    page = account_report(datasets()).html()
+    drawn = page[page.index("<svg") : page.index("</svg>")]
+    assert "07:30" in drawn
+    assert "09:30" in drawn
+    assert "Times are of 2026-10-01, UTC." in page
+    assert "<code>runs/0</code>" in page
+    assert "<code>runs/1</code>" in page
+
+
 def test_an_empty_account_has_a_page():
     assert "Nothing has been charged" in account_report(()).html()
 

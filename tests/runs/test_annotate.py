@@ -224,6 +224,13 @@ class TestJson:
         assert (result.predictions, len(problems)) == (12, 0)
 
 
+def test_pictures_without_people_are_named(folder, tmp_path):
+    finder = Walkers(lambda calls: [(20, 20)] if calls == 2 else [])
+    said, empty = run(finder, [folder], tmp_path / "out").lines()
+    assert said == f"3 pictures drawn into {tmp_path / 'out'}, 1 person"
+    assert empty == f"no people were found in 2: {folder / '7.jpg'}, {folder / 'b.png'}"
+
+
 class TestVideo:
     def test_a_video_keeps_its_frames_times_and_length(self, model, tmp_path):
         source = clip(tmp_path / "a.mp4")
@@ -233,7 +240,7 @@ class TestVideo:
         assert (probe(one).rate, probe(one).length) == (probe(two).rate, probe(two).length)
         images = json.loads((tmp_path / "r.json").read_text())["images"]
         assert [(i["frame"], i["time"]) for i in images] == [(0, 0.0), (1, 0.1), (2, 0.2), (3, 0.3)]
-        assert done.lines() == ["1 video of 4 frames drawn, 1 person"]  # the same one all along
+        assert done.lines() == [f"1 video of 4 frames drawn into {tmp_path / 'b.mp4'}, 1 person"]
 
     def test_one_that_is_cut_short_is_drawn_as_far_as_it_goes_and_told(self, model, tmp_path):
         whole = clip(tmp_path / "a.mkv", 40).read_bytes()
@@ -345,7 +352,7 @@ class TestPeople:
 
     def test_nobody_is_said_and_the_picture_is_written_undrawn(self, grey, tmp_path):
         done = run(Walkers([]), [grey], tmp_path / "o.png", json=tmp_path / "r.json")
-        assert done.lines() == ["No people were found: 1 picture is written undrawn"]
+        assert done.lines() == [f"No people were found: 1 picture is written into {tmp_path / 'o.png'} undrawn"]
         assert np.array_equal(read_image(tmp_path / "o.png"), read_image(grey))
         document = json.loads((tmp_path / "r.json").read_text())
         assert (len(document["images"]), document["annotations"]) == (1, [])
@@ -403,7 +410,7 @@ class TestTracks:
             elif k not in (12, 13):  # where they pass each other
                 first = abs(x - (30 + 4 * k)) < 1
                 assert person["track_id"] == (1 if first else 2)
-        assert done.lines() == ["1 video of 20 frames drawn, 3 people"]
+        assert done.lines() == [f"1 video of 20 frames drawn into {tmp_path / 'b.mp4'}, 3 people"]
         # the finder is shown everybody who is followed, also through the frames in which the second was missed
         assert walkers.calls[0][1] is None
         assert [len(before) for _, before in walkers.calls[1:]] == [2] * 12 + [3] * 7

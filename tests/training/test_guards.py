@@ -181,6 +181,8 @@ class TestOnlyGradients:
         [
             (lambda n: n.seen.add_(1), ("model-wrote-state", "seen")),
             (lambda n: setattr(n, "seen", torch.ones(2)), ("model-wrote-state", "seen")),
+            (lambda n: n.seen.data.add_(1), ("model-wrote-state", "seen")),  # past torch's count of writes
+            (lambda n: n.seen.numpy().fill(7), ("model-wrote-state", "seen")),
             (lambda n: n.register_buffer("fresh", torch.ones(2)), ("model-wrote-state", "fresh")),
             (lambda n: n.layer(torch.ones(1, 2)).sum().backward(), ("gradient-not-clipped", "layer.weight")),
         ],

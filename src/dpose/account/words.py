@@ -254,7 +254,7 @@ def answer_lines(answer: Spent) -> list[str]:
     else:
         lines = [f"{of}: nothing with a bound has read them."]
     if answer.together or answer.unbounded or answer.scores:
-        notes = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "none"
+        notes = f"epsilon {upper(answer.chosen)} at {at}" if math.isfinite(answer.chosen) else "no bound is known"
         lines.append(f"{CHOSEN}: {notes}.")
     if answer.scores:
         lines.append(f"Besides, {answer.scores} score{'' if answer.scores == 1 else 's'} without noise.")

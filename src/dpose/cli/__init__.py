@@ -18,6 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     0: done. 1: some of many items failed. 2: a mistake, a line on standard error. 130: stopped by Ctrl-C after saving.
     """
+    _open_streams()
     settle_environment()  # before anything imports torch
     import typer
 
@@ -45,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
         _complain(_with_one_dash(error, words) or " ".join(error.format_message().split()))
         return int(error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        _complain("stopped")
+        words = sys.argv[1:] if arguments is None else arguments
+        _complain(f"stopped{GOES_ON if words and words[0] in RELEASING else ''}")
         return 130
     except OSError as error:  # from a file that nothing above has given words to
         _complain(f"{error.filename or 'a file'}: {error.strerror or error}")
@@ -60,6 +62,9 @@ def _width() -> dict[str, int]:
     return {} if "COLUMNS" in os.environ or sys.stdout.isatty() else {"terminal_width": 100}
 
 
+RELEASING = ("pixelize", "release-video", "obfuscate")
+GOES_ON = "; the same command goes on, and counts again what was in work"
+"""Said of those: what they have made stays, and what they were making may have been seen."""
 TERMINATED = 128 + signal.SIGTERM
 """Exit code of a command that SIGTERM has stopped."""
 
@@ -90,6 +95,13 @@ def _with_one_dash(error: Any, words: list[str]) -> str:
         return ""
     meant = f"./{word}" if os.path.lexists(word) else f"-{word}"
     return f"No such option: {word}. Did you mean {meant}?"
+
+
+def _open_streams() -> None:
+    """Let nothing that is printed fail where a standard stream was closed before the start, as by `>&-`."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # in this order each takes its own number again
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def _print_anything() -> None:

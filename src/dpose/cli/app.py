@@ -6,11 +6,12 @@ point (`dpose.extensions`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pkgutil import resolve_name
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -18,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from dpose.cli.options import expand_groups, option
 from dpose.cli.remote import on_this_machine, with_stores
 from dpose.cli.settings import docstring_of
+from dpose.errors import DposeError
 
 READS_STORES = "itself"
 PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
@@ -210,7 +212,22 @@ class CommandGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """As `parse_args`, for callers that need the command alone."""
-        return super().resolve_command(ctx, self._complete(args))
+        args = self._complete(args)
+        if self.commands.get(args[0]) is None and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}. {self._meant(args[0]) or f'Say {ctx.command_path} --help'}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """What the command returns; Ctrl-C is told from a command that says itself that it was stopped, and exits."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            raise typer.Abort from stopped
+
+    def _meant(self, word: str) -> str:
+        holding = [name for name in self.commands if len(word) > 2 and word in name]
+        near = holding or difflib.get_close_matches(word, list(self.commands))
+        return f"Did you mean {', '.join(map(repr, near))}?" if near else ""
 
     def _complete(self, args: list[str]) -> list[str]:
         if args and args[-1] in self.entry.alone:
@@ -256,7 +273,25 @@ def _built(*words: str) -> Any:
         function = with_stores(function, entry.stores) if entry.stores else on_this_machine(function)
     alone = typer.Typer(**PLAIN)
     alone.command(words[-1], epilog=f"Example: dpose {called} {entry.example}")(function)
-    return typer.main.get_command(alone)
+    command = typer.main.get_command(alone)
+    paths = {name for name, kind in get_type_hints(function).items() if "Path" in str(kind)}
+    for parameter in command.params:
+        if parameter.param_type_name == "argument" or parameter.name in paths:
+            parameter.handle_parse_result = _not_empty(parameter)  # type: ignore[method-assign]
+    return command
+
+
+def _not_empty(parameter: Any) -> Callable[..., Any]:
+    """How `parameter` is read, with an empty text refused: as a path it would be the folder that one is in."""
+    read = parameter.handle_parse_result
+
+    def reading(ctx: Any, opts: Mapping[str, Any], args: list[str]) -> Any:
+        given = opts.get(parameter.name)
+        if "" in (given if isinstance(given, list | tuple) else (given,)):
+            raise DposeError("name-empty", "is empty", parameter.opts[0], "give a name, or . for this folder")
+        return read(ctx, opts, args)
+
+    return reading
 
 
 def _group(app: typer.Typer, *words: str, entry: GroupEntry = CommandGroup.entry) -> Any:

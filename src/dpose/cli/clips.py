@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ from dpose.cli.release_options import (
     about_of,
     release_jobs,
     say_explained,
+    say_line,
     say_lines,
 )
 from dpose.errors import DposeError
@@ -55,6 +57,7 @@ def release_videos(
     from dpose.media.kinds import left_out
     from dpose.media.spans import cut
     from dpose.privacy.noise import AesNoise, Key
+    from dpose.release.batch import raise_failed
     from dpose.release.config import LEARNED, Projection
     from dpose.release.items import Work
     from dpose.release.jobs import find_videos
@@ -75,16 +78,20 @@ def release_videos(
     left: list[str] = []
     found = find_videos(paths, output.folder(explain=explain), keep_names=output.keep_names, left=left)
     say_lines(left_out(left), console)
-    found = [(replace(job, about=about), cut(info, spans)) for job, info in found]
-    hiding.draw([job for job, _ in found], config, spans, released=False)
+    broken = [(job, info) for job, info in found if isinstance(info, DposeError)]
+    if len(broken) == len(found):
+        raise_failed(broken, len(found), partial(say_line, console))
+    jobs = [replace(job, about=about) for job, _ in found]
+    hiding.draw(jobs, config, spans, released=False)
     hiding.say_preset(console)
-    plans = ((job.source, bind_video(config, info, AesNoise(Key.fresh())), info.rate) for job, info in found)
+    videos = [(job, cut(info, spans)) for job, info in found if not isinstance(info, DposeError)]
+    plans = ((job.source, bind_video(config, info, AesNoise(Key.fresh())), info.rate) for job, info in videos)
     say_explained(plans, console, alone=explain)
     if explain:
+        say_lines([f"skipped: {error.line()}" for _, error in broken], console)
         return
     work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))
-    frames = sum(info.frames for _, info in found)
-    release_jobs(work, [job for job, _ in found], output, console, at, frames)
+    release_jobs(work, jobs, output, console, at, sum(info.frames for _, info in videos))
 
 
 @dataclass(frozen=True)

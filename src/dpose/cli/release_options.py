@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -181,7 +182,7 @@ def tell_each(
     """Show how far a command is, each statement once, and where each file went; return how many were released.
 
     `run` is called with what advances the frames, of which there are `frames` (None if they were not counted), and
-    yields each file with its statement, once it is written; None for one of which something else was said.
+    yields each file with its statement, once it is written; of one that stood there, or has None, more was said.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -193,7 +194,7 @@ def tell_each(
         of_frames = bar.add_task("frames", total=frames, visible=frames != 0)
         for job, statement in run(lambda: bar.advance(of_frames)):
             bar.advance(task)
-            if statement is None:
+            if statement is None or job.standing:
                 continue
             released += 1
             text = statement.words().printed()
@@ -231,10 +232,13 @@ def release_jobs(
     names = record_names(todo, output.folder())
     if not any(job.video for job in todo):
         frames = 0
+    say = partial(say_line, console)
     try:
-        tell_each(lambda on: release_all(todo, work, workers=at.workers, progress=on), len(todo), frames, console)
+        released = tell_each(
+            lambda on: release_all(todo, work, workers=at.workers, progress=on, say=say), len(todo), frames, console
+        )
         if work.config is not None:
-            say_sum(len(todo), console)
+            say_sum(released, console)
     finally:  # some may have failed, and the others are there
         if any(job.target.exists() for job in todo):
             output.say_names(names, console)
@@ -262,10 +266,7 @@ def release_with(
         )
     with engine(name, workers=workers) as at:
         released = tell_each(
-            lambda _: release_corpus(jobs, work, at, out, lambda line: say_lines([line], console)),
-            len(jobs),
-            0,
-            console,
+            lambda _: release_corpus(jobs, work, at, out, partial(say_line, console)), len(jobs), 0, console
         )
     say_sum(released, console)
     output.say_names(names_file(out) if jobs[0].number else None, console)
@@ -276,6 +277,11 @@ def say_lines(lines: Sequence[str], console: Console) -> None:
     """Say lines about files, whatever is in their names."""
     for line in lines:
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
+
+
+def say_line(console: Console, line: str) -> None:
+    """Say one line about a file, as `say_lines` does."""
+    say_lines([line], console)
 
 
 def say_explained(found: Iterable[tuple[Path, AnyPlan, Fraction | None]], console: Console, *, alone: bool) -> None:

@@ -70,8 +70,11 @@ def _packets(path: Path, options: dict[str, str] | None = None) -> tuple[int, in
     return shown, cut
 
 
-def counted_frames(path: Path) -> int:
-    """Frames of a video that does not declare them; a container that ends before its duration is refused."""
+def counted_frames(path: Path) -> tuple[int, Fraction]:
+    """Frames of a video that does not declare them, and how many seconds before its declared duration they end.
+
+    A container that ends a second before or more is refused.
+    """
     count, end = 0, Fraction(0)
     with opened_video(path) as container:
         video = picture_stream(container, path)
@@ -81,7 +84,8 @@ def counted_frames(path: Path) -> int:
             if packet.size and packet.pts is not None:
                 end = max(end, (packet.pts + (packet.duration or 0)) * packet.time_base)
     # Matroska counts its duration from zero, whenever the first frame is shown
-    if declared and end < Fraction(declared, av.time_base) - 1:
+    lacking = Fraction(declared, av.time_base) - end if declared else Fraction(0)
+    if lacking > 1:
         raise DposeError(
             "video-cut-short",
             f"the video ends early: {float(end):.1f} of {declared / av.time_base:.1f} seconds are there",
@@ -90,4 +94,4 @@ def counted_frames(path: Path) -> int:
         )
     if count < 1:
         raise DposeError("video-without-frames", "has no frame", str(path))
-    return count
+    return count, lacking

@@ -213,6 +213,11 @@ def _checked_header(data: bytes, name: str) -> Header:
         header = read_header(data)
     except HeaderError as error:
         raise DposeError("picture-unreadable", f"not a readable picture: {error}", name) from error
+    if not header.width * header.height:
+        size = f"{header.width} x {header.height}"
+        raise DposeError(
+            "picture-without-pixels", f"its header says {size} pixels", name, "it is damaged; copy or download it again"
+        )
     if header.width * header.height > MAX_PIXELS:
         raise DposeError(
             "picture-too-large",

@@ -70,8 +70,12 @@ def left_out(names: Sequence[str]) -> list[str]:
     """Return the line that counts and names files that were not taken; none if there are none."""
     if not names:
         return []
-    shown = ", ".join(names[:NAMED]) + (" ..." if len(names) > NAMED else "")
-    return [f"left out, as no picture or video of a kind that is read: {len(names):,} ({shown})"]
+    return [f"left out, as no picture or video of a kind that is read: {len(names):,} ({named(names)})"]
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first few of many names."""
+    return ", ".join(names[:NAMED]) + (" ..." if len(names) > NAMED else "")
 
 
 def unknown_kind(path: Path | str) -> DposeError:

@@ -141,7 +141,7 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
                 "frame-too-large", f"frames of {size.width} x {size.height} are larger than allowed", str(path)
             )
         first = next(
-            (frame for packet in _packets_of(container, [stream], damage) for frame in _decoded(packet, damage)), None
+            (frame for packet in packets_of(container, [stream], damage) for frame in _decoded(packet, damage)), None
         )
         if first is None:
             raise DposeError("video-without-frames", "has no frame that can be decoded", str(path))
@@ -161,7 +161,10 @@ def probe(path: str | Path, *, lenient: bool = False) -> VideoInfo:
             whole -= start
     with contextlib.suppress(DposeError) if lenient else contextlib.nullcontext():
         if frames < 1:
-            frames = 0 if lenient else counted_frames(path)
+            frames, lacking = (0, Fraction(0)) if lenient else counted_frames(path)
+            if lacking > 2 / Fraction(rate):
+                read = f"{frames:,} frame{'s' if frames > 1 else ''} could be read"
+                notes = (*notes, f"not whole: {read}, and {float(lacking):.1f} seconds are missing at the end")
         elif edited:
             frames = shown_frames(path, frames)
     width, height = (first.height, first.width) if display.exchanged else (first.width, first.height)
@@ -246,14 +249,17 @@ def read_frames(
         stream.thread_type = "AUTO"
         sound = container.streams.audio[0] if add_sound else None
         count, kept, last = 0, 0, -1
+        headless, keyed = 0, False
         primer = None
-        for packet in _packets_of(container, [stream, *([sound] if sound else [])], damage):
+        for packet in packets_of(container, [stream, *([sound] if sound else [])], damage):
             if sound is not None and packet.stream.type == "audio":
                 assert add_sound is not None
                 primer = _copy_sound(packet, info, add_sound, primer)
                 continue
             if info.parts and sound is None and last >= info.parts[-1].stop:
                 break  # nothing after it is kept
+            keyed = keyed or packet.is_keyframe
+            headless += packet.size > 0 and not keyed
             for picture in _decoded(packet, damage):
                 _check_opaque(picture, info.path, stream)
                 if (picture.height, picture.width) != (first_size := _stored_size(info)):
@@ -271,12 +277,15 @@ def read_frames(
                     pixels, kept = shown_array(picture, info.display, info.grey), kept + len(shown)
                     yield from (Frame(pixels, int(at), int(picture.duration or 0)) for at in shown)
     if kept != info.frames and damage is None:
+        how, fix = "ends early" if kept < info.frames else "is longer than it says", "copy or download it again"
+        if headless and kept < info.frames:
+            how = f"begins with frames that need earlier ones, which it does not hold ({headless} of them)"
+            fix = "release what `ffmpeg -i IN -c:v libx264 OUT.mp4` makes of it"
         raise DposeError(
             "video-length-differs",
-            f"the video {'ends early' if kept < info.frames else 'is longer than it says'}: {kept} of "
-            f"{info.frames} frames could be decoded",
+            f"the video {how}: {kept} of {info.frames} frames could be decoded",
             str(info.path),
-            "copy or download it again",
+            fix,
         )
 
 
@@ -360,7 +369,8 @@ def _check_opaque(picture: Any, path: Path, stream: Any) -> None:
         )
 
 
-def _packets_of(container: Any, streams: list[Any], damage: Damage | None) -> Iterator[Any]:
+def packets_of(container: Any, streams: list[Any], damage: Damage | None) -> Iterator[Any]:
+    """The packets of some streams; `damage` counts the end of a file in the middle of one, and None refuses it."""
     packets = container.demux(streams)
     while True:
         try:

@@ -50,6 +50,7 @@ class FixedBox:
 
     def __init__(self, corners: ArrayLike) -> None:
         self._box = Box(np.asarray(corners, np.float64), 1.0)
+        self._beyond: dict[str, None] = {}
 
     def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """Return the box; raise `DposeError` where nothing of it is in the picture."""
@@ -62,7 +63,14 @@ class FixedBox:
                 str(path),
                 "give x0,y0,x1,y1 in pixels",
             )
+        if x0 < 0 or y0 < 0 or x1 > width or y1 > height:
+            self._beyond[f"{path}: the box reaches beyond its {width} x {height} pixels"] = None
         return (self._box,)
+
+    @property
+    def notes(self) -> list[str]:
+        """A line for each picture or video that the box reaches beyond."""
+        return list(self._beyond)
 
 
 class DetectedBoxes:

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.files import file_bytes, file_text, write_atomic
+from dpose.files import check_free, file_bytes, file_text, write_atomic
 from dpose.media.images import read_image
 from dpose.pose.codec import codec_of
 from dpose.pose.crops import crop_transform, warp, whole_frame
@@ -31,6 +31,8 @@ from dpose.pose.model import PoseConfig, PoseModel, fold_batchnorm
 from dpose.pose.outputs import Outputs
 from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import SKELETONS
+from dpose.privacy.entries import check_sealed, read_ledger
+from dpose.privacy.statement import PrivacyStatement
 
 INPUT = "images"
 ELSEWHERE = 0.1
@@ -235,15 +237,22 @@ def export_run(folder: Path, out: Path, pictures: Sequence[Path]) -> Exported:
 
     Args:
         folder: A run or model folder.
-        out: The ONNX file.
+        out: The ONNX file; must not exist.
         pictures: What the two models are compared on; windows of a photograph of scikit-image where there are none.
+
+    Raises:
+        DposeError: `out` exists, the models differ, or the folder's statement is not about its weights.
     """
+    check_free(out)
     model = load_model(folder)
     images = [read_image(path) for path in pictures]
     if not images:
         images = _windows(*model.config.input_size)
-    statement = folder / "privacy.json"
-    facts = {"dpose.privacy": file_text(statement)} if statement.exists() else {}
+    facts = {}
+    if (path := folder / "privacy.json").exists():
+        facts = {"dpose.privacy": file_text(path)}
+        statement = PrivacyStatement.from_json(facts["dpose.privacy"], str(path))
+        check_sealed(folder, statement, read_ledger(folder / "ledger.jsonl"))  # the file has no ledger to look it up in
     return export_onnx(model, out, images, facts)
 
 

@@ -375,9 +375,8 @@ class Neighbours:
         most = pixels * (sizes.frames if scope == "clip" else 1)
         m = most if self.m is None else self.m
         if m > most:
-            raise DposeError(
-                "m-above-pixels", f"m is {m:,}, but there are only {most:,} pixels", "neighbours", "choose a smaller m"
-            )
+            there = "is only 1 pixel" if most == 1 else f"are only {most:,} pixels"
+            raise DposeError("m-above-pixels", f"m is {m:,}, but there {there}", "neighbours", "choose a smaller m")
         return Neighbours.of_pixels(m, "picture" if sizes.still else scope)
 
     def notes(self, sizes: PublicSizes) -> tuple[str, ...]:

@@ -154,7 +154,11 @@ def check_delta(value: float, n: int | None = None) -> None:
         DposeError: it is.
     """
     if not 0 < value < 1:
-        raise DposeError("delta-out-of-range", f"delta must lie between 0 and 1, not {value}")
+        raise DposeError(
+            "delta-out-of-range",
+            f"delta must be above 0 and below 1, not {as_given(value)}",
+            fix="give --delta 1e-5, say",
+        )
     if n is not None and value >= 1 / n:
         raise DposeError(
             "delta-above-one-in-n",
@@ -246,9 +250,8 @@ def parse_exact(text: Any, where: str) -> Fraction:
     """
     pattern = r"-?\d+(/\d+|(\.\d+)?([eE][+-]?\d{1,3})?)"
     if not isinstance(text, str) or len(text) > MAX_DIGITS or not re.fullmatch(pattern, text):
-        raise DposeError(
-            "fraction-malformed", f"must be a decimal or rational number in a string, not {str(text)[:40]!r}", where
-        )
+        such = "a number such as 2, 0.5 or 1/3" if isinstance(text, str) else "a number in a string"
+        raise DposeError("fraction-malformed", f"must be {such}, not {str(text)[:40]!r}", where)
     try:
         float(found := Fraction(text))
     except ZeroDivisionError:

@@ -102,7 +102,9 @@ class _Batch:
             yield from self._notes()
             item = ended.item
             if ended.failure is not None:
-                self._fail(item.job, ended.failure.error)
+                # a reservation that is gone ended with its worker, and the account refused another
+                refused = item.charge is not None and item.charge.id not in self.reserved
+                self._fail(item.job, ended.failure.error, listed=not refused)
                 self._conclude_failed([item.charge.id] if item.charge else [])
                 self._free(item.job)
                 self.left = True
@@ -178,7 +180,7 @@ class _Batch:
             if mine is None:
                 found.check(again=self.work.again)
         except DposeError as error:
-            self._fail(job, error)
+            self._fail(job, error, listed=False)
             return None
         assert job.original is not None
         self.busy |= dict.fromkeys(job.original.own, job)
@@ -197,7 +199,7 @@ class _Batch:
                     refused[found.charge.id] = error
         for one, found in batch:
             if found.charge.id in refused:
-                self._fail(one.job, refused[found.charge.id])
+                self._fail(one.job, refused[found.charge.id], listed=False)
                 self._free(one.job)
                 continue
             self.reserved[found.charge.id] = found.charge
@@ -253,15 +255,17 @@ class _Batch:
         for name in job.original.own if job.original else ():
             self.busy.pop(name, None)
 
-    def _fail(self, job: Job, error: DposeError) -> None:
+    def _fail(self, job: Job, error: DposeError, *, listed: bool = True) -> None:
+        """Note a failure; the public list names none that the account refused."""
         self.failed.append((job, error))
-        if self.corpus is not None:
+        if self.corpus is not None and listed:
             self.corpus.manifest.failed(job.target)
         self.ended.append((job, None))
 
     def _skip(self, job: Job, line: str, there: Path | None = None) -> None:
         self.say(line)
-        self.ended.append((job, carried(there) if there is not None and self.corpus is None else None))
+        known = carried(there) if there is not None and self.corpus is None else None
+        self.ended.append((job if there is None else replace(job.at(there), standing=True), known))
 
     def _id(self, one: Digested) -> str:
         """A reservation's name; with a stored key, the same one for the same release by the same code."""
@@ -280,7 +284,7 @@ class _Batch:
 
 
 def release_corpus(
-    jobs: Sequence[Job], work: Work, at: ItemEngine, out: Path, say: Callable[[str], None] = lambda _: None
+    jobs: Sequence[Job], work: Work, at: ItemEngine, out: Path, say: Callable[[str], None] | None = None
 ) -> Iterator[tuple[Job, PrivacyStatement | None]]:
     """Release every file once, by an engine's workers, in any order; called again after it was cut short, go on.
 
@@ -310,16 +314,21 @@ def release_corpus(
         ) from error
     parts = (work.config, work.method, work.detector, work.hold, work.seed, work.keep_sound)
     corpus = CorpusFolder(out.absolute(), *parts, work.public, work.again, *work.spans, work.boxes)
-    with _Batch(work, corpus, say) as batch:
+    with _Batch(work, corpus, say or (lambda _: None)) as batch:
         yield from batch.run(corpus.placed(jobs, again=work.again), at, release_item, AHEAD)
     try:
-        raise_failed(batch.failed, len(jobs))
+        raise_failed(batch.failed, len(jobs), say)
     except DposeError as error:
         raise IncompleteError(error.code, error.what, error.where, error.fix) from error
 
 
 def release_all(
-    jobs: Sequence[Job], work: Work, *, workers: int = 1, progress: Callable[[], None] | None = None
+    jobs: Sequence[Job],
+    work: Work,
+    *,
+    workers: int = 1,
+    progress: Callable[[], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[Job, PrivacyStatement]]:
     """Release every file by this process, in order: pictures `workers` at a time, a video's frames `workers` at a time.
 
@@ -330,19 +339,20 @@ def release_all(
         work: How files are released.
         workers: How many pictures or frames are in work at a time.
         progress: Called after each frame of a video.
+        say: Called with a line for each file that is not released, and why.
 
     Yields:
-        Each file with its statement, once it is written; of a file that stands there complete, that file's.
+        Each file with its statement, once it is written; of one that stands there complete (`Job.standing`), its own.
     """
     workers = max(1, workers)
-    batch = _Batch(work)
+    batch = _Batch(work, say=say or (lambda _: None))
     release = partial(batch.release_here, workers=workers, progress=progress)
     placed = (job if job.place is not None else replace(job, place=place) for place, job in enumerate(jobs))
     with batch, LocalEngine(workers, threads=_beside_others) as at:
         for job, statement in batch.run(placed, at, release, 1):
             if statement is not None:
                 yield job, statement
-    raise_failed(batch.failed, len(jobs))
+    raise_failed(batch.failed, len(jobs), say)
 
 
 def _beside_others(item: Job | Reserved) -> bool:
@@ -358,19 +368,40 @@ def release_one(work: Work, job: Job, *, progress: Callable[[], None] | None = N
     return statement
 
 
-def raise_failed(failed: Sequence[tuple[Job, DposeError]], total: int) -> None:
-    """Raise one line for all files that could not be released, if there are some; the one file's error for one."""
+def raise_failed(
+    failed: Sequence[tuple[Job, DposeError]], total: int, say: Callable[[str], None] | None = None
+) -> None:
+    """Raise one line for all files that could not be released, if there are some; the one file's error for one.
+
+    Args:
+        failed: They, with the reasons.
+        total: The number of files of the command.
+        say: Called with a line for each, which the raised one then only counts.
+    """
     if not failed:
         return
     (job, error), *more = failed
     if total == 1:
         raise error
-    left = f"{error.line()}; {len(failed)} of {total} files were not released"
-    if more:
-        names = [str(other.source) for other, _ in more[:NAMED]]
-        left += f"; besides this one {', '.join(names)}" + (", ..." if len(more) > NAMED else "")
     kind = IncompleteError if len(failed) < total else DposeError
-    raise kind(error.code, left, "" if str(job.source) in error.line() else str(job.source))
+    left = f"{len(failed)} of {total} files {'were' if more else 'was'} not released"
+    if say is not None:
+        for other, reason in failed:
+            say(f"not released: {_with_name(other, reason)}")
+        others = "the others are done" if len(failed) < total else "nothing was released"
+        raise kind(error.code, f"{left}, as named above; {others}")
+    besides = f"; besides this one {_named([other for other, _ in more])}" if more else ""
+    raise kind(error.code, f"{_with_name(job, error)}; {left}{besides}")
+
+
+def _with_name(job: Job, error: DposeError) -> str:
+    line = error.line()
+    return line if str(job.source) in line else f"{job.source}: {line}"
+
+
+def _named(jobs: Sequence[Job]) -> str:
+    """The names of files, of many the first."""
+    return ", ".join(str(job.source) for job in jobs[:NAMED]) + (", ..." if len(jobs) > NAMED else "")
 
 
 @dataclass
@@ -402,7 +433,7 @@ def skip_finished(jobs: Sequence[Job], work: Work, *, workers: int = 1, console:
     if work.public:
         return PendingJobs(list(jobs))
     taken: dict[str, Job] = {}
-    second: list[ReleaseHistory] = []
+    second: list[tuple[Job, ReleaseHistory]] = []
     pending: list[tuple[set[str], Charge]] = []
     for ended in _digested(jobs, work, workers, console):
         if (one := ended.result) is None:
@@ -421,7 +452,7 @@ def skip_finished(jobs: Sequence[Job], work: Work, *, workers: int = 1, console:
         here = replace(here, before=(*here.before, *shared))
         kind = "video" if job.video else "picture"
         if here.repeats:
-            second.append(here)
+            second.append((job, here))
             found.lines.append(f"{job.source}: release {here.number} of this {kind}: {here.words()}.")
         elif here.before:
             found.lines.append(
@@ -431,11 +462,12 @@ def skip_finished(jobs: Sequence[Job], work: Work, *, workers: int = 1, console:
         found.todo.append(replace(job, charge=one.charge))
     if second and not work.again:
         try:
-            second[0].check(again=False)
+            second[0][1].check(again=False)
         except DposeError as error:
             if len(second) == 1:
                 raise
-            what = f"{error.what}; {len(second)} of {len(jobs)} files are such, and none was released"
+            others = _named([job for job, _ in second[1:]])
+            what = f"{error.what}; {len(second)} of {len(jobs)} files are such ({others}, too), and none was released"
             raise DposeError(error.code, what, error.where, error.fix) from error
     numbers = [job.number for job in jobs if job.number]
     if numbers:

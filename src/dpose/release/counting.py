@@ -130,7 +130,10 @@ def _events_for(plan: PixelizationPlan | LinearPlan, pixels: int) -> tuple[Exact
 def release_charge(
     original: Original, plan: AnyPlan | None, settings: str, *, seeded: bool, target: Path | None = None
 ) -> Charge:
-    """What a release takes from its original, by a plan (None if nothing is claimed) and `settings_digest`."""
+    """What a release takes from its original, by a plan (None if nothing is claimed) and `settings_digest`.
+
+    A picture of 16 bits counts as one with its 8-bit twin, and neither's finished output is the other's.
+    """
     return Charge(
         id=secrets.token_hex(16),
         what=RELEASE,
@@ -145,7 +148,7 @@ def release_charge(
         marks=original.marks,
         area=original.area,
         within=original.within,
-        settings=settings,
+        settings=settings_digest(settings, "16 bits") if original.deep else settings,
     )
 
 
@@ -234,8 +237,10 @@ class ReleaseHistory:
         said = "was released before"
         if any(entry.state is State.RESERVED and not has_died(entry) for entry in self.before):
             said = "is being released by another process"
-        if any(not entry.seq for entry in self.before):
-            said = "has frames in common with another file of this command"
+        if beside := [entry for entry in self.before if not entry.seq]:
+            stills = {entry.within for entry in (*beside, self.charge)} == {"image"}
+            shared = "shows in 8 bits the same as" if stills else "has frames in common with"
+            said = f"{shared} {beside[0].data}, another file of this command"
         times = f" ({len(self.before)} times)" if len(self.before) > 1 else ""
         raise DposeError(
             "released-before",

@@ -11,7 +11,16 @@ from dpose.privacy.ranges import as_given, exact_text, lower, upper
 from dpose.release.choosing import curve_lines, grid_choices
 from dpose.release.colour import Colour
 from dpose.release.linear import LinearPlan
-from dpose.release.objects import FACE, box_epsilon, face_in, object_lines, person_lines, repeated_line, warning_lines
+from dpose.release.objects import (
+    ANY_FACE,
+    Face,
+    box_epsilon,
+    face_in,
+    object_lines,
+    person_lines,
+    repeated_line,
+    warning_lines,
+)
 from dpose.release.operators import OPERATORS
 from dpose.release.pixelization import PixelizationPlan, cell_choices
 from dpose.release.plans import AnyPlan
@@ -22,18 +31,21 @@ MOSTLY_NOISE = PEAK / 4
 """Gray levels a pixel; above, little but noise is left."""
 
 
-def explain_release(plan: AnyPlan, rate: Fraction | None = None, *, alone: bool = True) -> list[str]:
+def explain_release(
+    plan: AnyPlan, rate: Fraction | None = None, *, alone: bool = True, face: Face = ANY_FACE
+) -> list[str]:
     """What a config will do, before a pixel is looked at: lines of text, for a person.
 
     Args:
         plan: A config bound to a shape.
         rate: Frames a second, for a clip.
         alone: True for what was expected of other cells, where they were chosen, and the statement's warnings, too.
+        face: A face's declared width and height, pixels.
     """
     if not isinstance(plan, PixelizationPlan | LinearPlan):
         return plan.explained()
-    lines = _operator_lines(plan, rate) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate)
-    return [*lines, *_curve(plan)] if alone else [line for line in lines if line not in warning_lines(plan)]
+    lines = _operator_lines(plan, rate, face) if isinstance(plan, LinearPlan) else _cell_lines(plan, rate, face)
+    return [*lines, *_curve(plan)] if alone else [line for line in lines if line not in warning_lines(plan, face)]
 
 
 def _curve(plan: LinearPlan | PixelizationPlan) -> list[str]:
@@ -51,7 +63,7 @@ def _curve(plan: LinearPlan | PixelizationPlan) -> list[str]:
     return curve_lines(choices, (taken[0].block, taken[0].factor, taken[0].frames)) if taken else []
 
 
-def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
+def _cell_lines(plan: PixelizationPlan, rate: Fraction | None, declared: Face) -> list[str]:
     config, blocks = plan.config, plan.blocks
     what = f"clip of {plan.frames} frames" if plan.frames else "picture"
     colour = _colour_words(plan.colour.name, blocks.channels)
@@ -71,8 +83,8 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
     if plan.colour.chroma:
         wide = plan.layers.coarse.block
         lines.append(f"chroma: blocks of {wide} x {wide}, with the same noise, at no further cost")
-    face = face_in(plan.shape)
-    thing, size = "a face" if face == (FACE, FACE) else "an object", f"{face[0]} x {face[1]}"
+    face = face_in(plan.shape, declared)
+    thing, size = "a face" if face == declared else "an object", f"{face[0]} x {face[1]}"
     whole = blocks.height * blocks.width
     lines.append(f"epsilon for {thing} of {size}: {upper(box_epsilon(plan, face))}" + _a_frame(plan))
     lines.append(f"epsilon for the whole picture: {upper(plan.object_epsilon(whole))}" + _a_frame(plan))
@@ -81,10 +93,10 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None) -> list[str]:
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
         lines.append(f"epsilon for {thing} seen for {length}: {upper(box_epsilon(plan, face, frames=minute))}")
         lines.append(f"epsilon for {length} of the clip: {upper(plan.object_epsilon(whole, minute))}")
-    return [*lines, *person_lines(plan), repeated_line(plan), *warning_lines(plan)]
+    return [*lines, *person_lines(plan, declared), repeated_line(plan, declared), *warning_lines(plan, declared)]
 
 
-def _operator_lines(plan: LinearPlan, rate: Fraction | None) -> list[str]:
+def _operator_lines(plan: LinearPlan, rate: Fraction | None, face: Face) -> list[str]:
     config, shape, operator = plan.config, plan.shape, plan.operator
     colour = _colour_words(config.colour or "rgb", shape.channels)
     what = "picture" if shape.still else f"clip of {shape.frames:,} frames"
@@ -110,10 +122,10 @@ def _operator_lines(plan: LinearPlan, rate: Fraction | None) -> list[str]:
     if rate and not shape.still:
         minute = min(shape.frames, math.ceil(60 * rate))
         length = "a minute" if minute >= 60 * rate else f"all {float(minute / rate):.1f} seconds"
-        for what, sides in (("a face seen for ", face_in(shape)), ("", (shape.width, shape.height))):
+        for what, sides in (("a face seen for ", face_in(shape, face)), ("", (shape.width, shape.height))):
             cost = box_epsilon(plan, sides, frames=minute)
             lines.append(f"epsilon for {what}{length}{'' if what else ' of the clip'}: {upper(cost)}")
-    return [*lines, *object_lines(plan)]
+    return [*lines, *object_lines(plan, face)]
 
 
 def noise_psnr(noise: float) -> float:

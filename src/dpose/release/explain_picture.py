@@ -215,7 +215,7 @@ def _write_legend(axes: Axes, plan: SoundPlan, face: tuple[int, int], rate: Frac
 def legend(plan: SoundPlan, face: tuple[int, int], rate: Fraction | None = None) -> list[tuple[str, str, str]]:
     """What the drawing's parts mean: colour, heading and words of each."""
     shape, still = plan.shape, plan.shape.still
-    near, about = plan.config.neighbours.resolved(shape), explain_release(plan, rate, alone=False)
+    near, about = plan.config.neighbours.resolved(shape), explain_release(plan, rate, alone=False, face=face)
     entries = [(HIDDEN, f"hidden: epsilon {as_given(plan.config.epsilon)}", near.describe())]
     fw, fh = min(face[0], shape.width), min(face[1], shape.height)
     wide, tall = person_in(shape, face)

@@ -63,6 +63,7 @@ class Job:
         caveats: What its statement tells the reader besides.
         about: What its statement says of who releases the file, to whom and what for.
         notes: What of the original was left out or changed, once it was released; for the terminal.
+        standing: True if nothing was to do: the outputs, under these names, stood there complete before.
     """
 
     source: Path
@@ -76,6 +77,7 @@ class Job:
     caveats: tuple[str, ...] = ()
     about: About = NOT_SAID
     notes: tuple[str, ...] = ()
+    standing: bool = False
 
     @property
     def video(self) -> bool:
@@ -105,9 +107,11 @@ class Job:
 
     def numbered(self, number: str) -> Job:
         """The same with another number."""
-        target = self.target.with_name(number + self.target.suffix)
-        archive = None if self.archive is None else target.with_suffix(".npz")
-        return replace(self, target=target, archive=archive, number=number)
+        return replace(self.at(self.target.with_name(number + self.target.suffix)), number=number)
+
+    def at(self, target: Path) -> Job:
+        """The same with outputs of another name."""
+        return replace(self, target=target, archive=None if self.archive is None else target.with_suffix(".npz"))
 
 
 @dataclass(frozen=True)
@@ -234,8 +238,8 @@ def _is_no_folder(out: Path, archives: bool) -> bool:
 
 def find_videos(
     paths: Sequence[str], out: Path, *, keep_names: bool = False, left: list[str] | None = None
-) -> list[tuple[Job, VideoInfo]]:
-    """Which videos to release, and where to. Each is opened, so that a broken one is refused before any is released.
+) -> list[tuple[Job, VideoInfo | DposeError]]:
+    """Which videos to release, where to, and what each says of itself; of one that cannot be opened, why not.
 
     Args:
         paths: Videos, folders (with what is below them; files that are no videos are passed over) and globs.
@@ -246,7 +250,14 @@ def find_videos(
     jobs = find_jobs(paths, out, keep_names=keep_names, videos_alone=True)
     if left is not None:
         left += jobs.left
-    return [(job, probe(job.source)) for job in jobs]
+    return [(job, _probed(job.source)) for job in jobs]
+
+
+def _probed(path: Path) -> VideoInfo | DposeError:
+    try:
+        return probe(path)
+    except DposeError as error:
+        return error
 
 
 def _found(paths: Sequence[str], out: Path, videos_alone: bool) -> tuple[dict[str, tuple[int, bool]], list[str]]:

@@ -70,7 +70,10 @@ class Manifest:
         )
 
     def failed(self, target: Path) -> None:
-        """A file that could not be released, by the name that it would have had."""
+        """A file that could not be read or written, by the name that it would have had; none that the account refused.
+
+        What the account knows of a file is a function of its pixels, without noise.
+        """
         self._write({"type": "failed", "file": self._inside(target)})
 
     def flush(self) -> None:

@@ -33,33 +33,34 @@ PERSON = (3, 8)
 """Width and height of who stands upright, in faces."""
 RECOGNISABLE = 20
 """Above this epsilon for a face nothing worth a word is guaranteed about it: an attacker's odds may grow e^20 times."""
+Face: TypeAlias = tuple[int, int]
+"""A face's declared width and height, pixels."""
+ANY_FACE: Face = (FACE, FACE)
 TIMES = 10
 """A statement says what so many pictures of one person cost together."""
 
 
-def object_lines(plan: SoundPlan) -> tuple[str, ...]:
+def object_lines(plan: SoundPlan, face: Face = ANY_FACE) -> tuple[str, ...]:
     """What the guarantee means for things larger than m pixels. Never left out of a statement."""
     shape = plan.shape
     near = plan.config.neighbours.resolved(shape)
-    face = math.prod(face_in(shape))
-    lines = _of_cells(plan) if isinstance(plan, PixelizationPlan) else _of_operator(plan)
+    lines = _of_cells(plan, face) if isinstance(plan, PixelizationPlan) else _of_operator(plan, face)
     outside = () if near.box is None else (OUTSIDE,)
     return (
         *lines,
-        *((DETAILS_ONLY,) if near.area * 4 < face else ()),
+        *((DETAILS_ONLY,) if near.area * 4 < math.prod(face_in(shape, face)) else ()),
         *outside,
-        *person_lines(plan),
-        repeated_line(plan),
-        *warning_lines(plan),
+        *person_lines(plan, face),
+        repeated_line(plan, face),
+        *warning_lines(plan, face),
     )
 
 
-def _of_cells(plan: PixelizationPlan) -> list[str]:
+def _of_cells(plan: PixelizationPlan, declared: Face) -> list[str]:
     shape, clip = plan.shape, not plan.shape.still
-    name = _named_face(shape)
+    face, name = face_in(shape, declared), _named_face(shape, declared)
     where = " for each frame it appears in" if clip else ""
     grows = "; frames add up" if clip and not plan.config.delta else ""
-    face = face_in(shape)
     lines = [f"{name} is protected with epsilon {upper(box_epsilon(plan, face))}{where}{grows}"]
     if clip:
         cost = upper(box_epsilon(plan, face, frames=shape.frames))
@@ -69,9 +70,9 @@ def _of_cells(plan: PixelizationPlan) -> list[str]:
     return lines
 
 
-def _of_operator(plan: LinearPlan) -> list[str]:
+def _of_operator(plan: LinearPlan, declared: Face) -> list[str]:
     shape = plan.shape
-    face, name = face_in(shape), _named_face(shape)
+    face, name = face_in(shape, declared), _named_face(shape, declared)
     one = upper(box_epsilon(plan, face))
     whole = upper(plan.epsilon_for(shape.pixels * shape.frames, "clip"))
     if shape.still:
@@ -83,11 +84,11 @@ def _of_operator(plan: LinearPlan) -> list[str]:
     ]
 
 
-def person_lines(plan: SoundPlan) -> tuple[str, ...]:
+def person_lines(plan: SoundPlan, face: Face = ANY_FACE) -> tuple[str, ...]:
     """What a person keeps; nothing where the picture is too small to tell one from a face."""
     shape = plan.shape
-    wide, tall = person_in(shape)
-    if (wide, tall) == face_in(shape):
+    wide, tall = person_in(shape, face)
+    if (wide, tall) == face_in(shape, face):
         return ()
     line = f"a person of {wide} x {tall} pixels keeps epsilon {upper(box_epsilon(plan, (wide, tall)))}"
     if not shape.still:
@@ -96,13 +97,13 @@ def person_lines(plan: SoundPlan) -> tuple[str, ...]:
     return (line,)
 
 
-def repeated_line(plan: SoundPlan) -> str:
+def repeated_line(plan: SoundPlan, face: Face = ANY_FACE) -> str:
     """What several pictures or clips of one person, each released like this one, cost together."""
     shape = plan.shape
-    name = _named_face(shape)
+    name = _named_face(shape, face)
     own = upper(repeated_epsilon(plan))
     kind, always = ("pictures", "") if shape.still else ("clips", ", in all its frames")
-    of_face = upper(box_epsilon(plan, face_in(shape), frames=shape.frames, times=TIMES))
+    of_face = upper(box_epsilon(plan, face_in(shape, face), frames=shape.frames, times=TIMES))
     what = plan.config.neighbours.resolved(shape).describe()
     return (
         f"{TIMES} {kind} of one person, each released like this, add up: epsilon {own} for {what}, in each of them; "
@@ -116,13 +117,13 @@ def repeated_epsilon(plan: SoundPlan) -> float:
     return float(cost(events, plan.config.delta, accountant=plan.accountant))
 
 
-def warning_lines(plan: SoundPlan) -> tuple[str, ...]:
+def warning_lines(plan: SoundPlan, face: Face = ANY_FACE) -> tuple[str, ...]:
     """The warning that epsilon no longer limits recognition of a face, if it does not; printed and stated."""
     shape = plan.shape
-    face, name = face_in(shape), _named_face(shape)
-    cost, where = box_epsilon(plan, face), "" if shape.still else " in one frame"
+    sides, name = face_in(shape, face), _named_face(shape, face)
+    cost, where = box_epsilon(plan, sides), "" if shape.still else " in one frame"
     if cost <= RECOGNISABLE and not shape.still:
-        cost, where = box_epsilon(plan, face, frames=shape.frames), f" in all {shape.frames:,} frames"
+        cost, where = box_epsilon(plan, sides, frames=shape.frames), f" in all {shape.frames:,} frames"
     if cost <= RECOGNISABLE:
         return ()
     return (f"{WARNING}{name} keeps epsilon {upper(cost)}{where}: epsilon no longer limits recognition of a face",)
@@ -142,19 +143,19 @@ def box_epsilon(plan: SoundPlan, sides: tuple[int, int], *, frames: int = 1, tim
     return plan.epsilon_near(Neighbours.of_box(*sides, frames), times)
 
 
-def face_in(shape: Shape) -> tuple[int, int]:
+def face_in(shape: Shape, face: Face = ANY_FACE) -> tuple[int, int]:
     """Width and height of what stands for a face in a picture of this size, cut to it."""
-    return min(FACE, shape.width), min(FACE, shape.height)
+    return min(face[0], shape.width), min(face[1], shape.height)
 
 
-def person_in(shape: Shape, face: tuple[int, int] = (FACE, FACE)) -> tuple[int, int]:
+def person_in(shape: Shape, face: Face = ANY_FACE) -> tuple[int, int]:
     """Width and height of what stands for a person whose face is of this size, cut to the picture, pixels."""
     return min(PERSON[0] * face[0], shape.width), min(PERSON[1] * face[1], shape.height)
 
 
-def _named_face(shape: Shape) -> str:
-    wide, tall = face_in(shape)
-    return f"an object of {wide} x {tall} pixels" + (" (a face)" if wide == tall == FACE else "")
+def _named_face(shape: Shape, face: Face) -> str:
+    wide, tall = face_in(shape, face)
+    return f"an object of {wide} x {tall} pixels" + (" (a face)" if (wide, tall) == face else "")
 
 
 SECONDS = 10

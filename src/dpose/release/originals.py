@@ -46,6 +46,11 @@ class Original:
         """The digests that name all of it: not those of a clip's frames."""
         return self.hashes[: 2 if self.file else 1]
 
+    @property
+    def deep(self) -> bool:
+        """True for a picture with 16 bits a value: it is known by all of them, too, beside what it shows in 8."""
+        return self.within == "image" and len(self.hashes) > len(self.own)
+
     @cached_property
     def marks(self) -> Marks:
         """The original's marks for the account."""

@@ -43,7 +43,10 @@ HEADER = (
     "what the original's header says besides: format, bits, orientation, whether pixels can be transparent; the size "
     "is that of what is shown"
 )
-ONCE = "which files of one command show exactly the same: one is released, and numbers of the others may be missing"
+ONCE = (
+    "which files of one command show exactly the same, of which one is released, and which show what the account knows "
+    "already and refuses: the others' numbers may be missing"
+)
 TRANSPARENT = f"transparent parts of the original are laid on {BACKGROUND}: what they hide is not shown"
 DECODED = "pixels are those of the decoded picture: a change before its compression may touch more of them"
 DECODED_VIDEO = (

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text as Writing
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
 from dpose.report.inline import LIGHT, SERIES, showable
@@ -215,6 +215,8 @@ def curves(
     if log_x:
         panel.set_xscale("log")
         formatted(panel.xaxis, lambda value: f"{value:g}")
+    elif all(float(x).is_integer() for x, _ in chance):
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     finish(panel, *axes_titles)
     panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
     panel.set_ylim(-0.01, 1.02)

@@ -32,11 +32,12 @@ from dpose.privacy.neighbours import Neighbours
 from dpose.privacy.ranges import as_given, lower, upper
 from dpose.report.charts import Spending, spending_over_time
 from dpose.report.document import Report
+from dpose.report.inline import Code
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table
 
 POINTS = 24
 """The most points of a chart: each is a composition of all that came before it."""
-HEAD = ("When", "What", "Neighbours", "Epsilon", "Delta", "State")
+HEAD = ("When", "What", "Neighbours", "Epsilon", "Delta", "State", "Results")
 PARALLEL = (
     "A figure is of the picture that has given most: what shares no picture composes in parallel, because which "
     "pictures a run or a release read was settled by lists, and not by what is on them."
@@ -119,8 +120,8 @@ def dataset_blocks(one: DataSpending, where: Where = None) -> tuple[Block, ...]:
     if not one.entries:
         return (*left, "Nothing has been taken yet.")
     chart = _chart(one, where)
-    rows = tuple(row_of(line) for line in lines_of(one.entries, where))
-    artefacts = Table("By artefact, the oldest first", HEAD, rows, "numbers tight")
+    rows = tuple((*row_of(line), Code(", ".join(filter(None, line.folders)))) for line in lines_of(one.entries, where))
+    artefacts = Table("By artefact, the oldest first", HEAD, rows, "numbers tight wrapped")
     words = Group(tuple(said), title="In all")
     beside = (Group((chart, words), "beside"),) if chart else (words,)
     return (*left, *beside, artefacts)
@@ -147,17 +148,22 @@ def _chart(one: DataSpending, where: Where) -> Figure | None:
     delta = of[chosen].delta
     step = math.ceil(len(one.entries) / POINTS)
     rows: list[Spending] = []
-    for end in [*range(step, len(one.entries), step), len(one.entries)]:
-        last = one.entries[end - 1]
-        bounded = [e for e in one.entries[:end] if _has_bound(e, chosen)]
-        adds = any(_has_bound(e, chosen) for e in one.entries[max(0, end - step) : end])
+    first, end = one.entries[0].at, one.entries[-1].at
+    # a time as exact as tells the ends apart
+    shown = slice(11, 19) if first[:13] == end[:13] else slice(11, 16) if first[:10] == end[:10] else slice(10)
+    for count in [*range(step, len(one.entries), step), len(one.entries)]:
+        last = one.entries[count - 1]
+        bounded = [e for e in one.entries[:count] if _has_bound(e, chosen)]
+        adds = any(_has_bound(e, chosen) for e in one.entries[max(0, count - step) : count])
         value = answered(bounded, [chosen], delta, where=where)[0].epsilon if adds else None
-        rows.append(Spending(last.at[:10], last.what, value))
+        rows.append(Spending(last.at[shown], last.what, value))
     limit = next((s.budget.epsilon for s in one.budgets if s.budget.neighbours == chosen), None)
     words = (
         f"What has been spent in all, after each artefact, for {chosen.describe()}: epsilon at delta "
         f"{as_given(delta)} of the picture that gave most, {PLANNED}. A cross has no bound."
     )
+    if shown.start:
+        words += f" Times are of {first[:10]}, UTC."
     if step > 1:
         words += f" Every {step:,} of them are one point."
     return Figure("", words, spending_over_time(rows, words, limit=limit))

@@ -242,6 +242,8 @@ def annotate(
     if not done.pictures and not done.videos:
         raise DposeError("files-all-unusable", f"not one of {len(files):,} files could be used; {done.problems[0]}")
     labels.write(done.document, work.way.target, called)
+    done.place = str(targets[0] if len(targets) == 1 else out)
+    done.notes += getattr(boxes, "notes", [])
     return done
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpose.errors import DposeError
 from dpose.media.drawing import draw_number, draw_skeleton
 from dpose.media.images import picture_header, picture_notes, read_image, write_image
+from dpose.media.kinds import named
 from dpose.media.video import VideoReader
 from dpose.media.video_writer import video_file
 from dpose.pose.boxes import Boxes
@@ -202,6 +203,8 @@ class Annotated:
         videos: Videos drawn.
         frames: Frames in them.
         people: People found, over all pictures; in a video everybody who has a number is one.
+        empty: Pictures and videos that nobody was found in.
+        place: The file that was drawn, or the folder of several.
         faces: Faces hidden, over all pictures and frames.
         notes: What of a file was left out or changed.
         problems: A line for every file that was skipped or is not whole.
@@ -213,6 +216,8 @@ class Annotated:
     videos: int = 0
     frames: int = 0
     people: int = 0
+    empty: list[Path] = field(default_factory=list)
+    place: str = ""
     faces: int = 0
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -226,9 +231,14 @@ class Annotated:
         people = "1 person" if self.people == 1 else f"{self.people:,} people"
         several = self.pictures + self.videos > 1
         drawn = " and ".join(made)
-        lines = [f"{drawn} drawn, {people}"]
+        into = f" into {self.place}" if self.place else ""
+        lines = [f"{drawn} drawn{into}, {people}"]
         if not self.people:
-            lines = [f"No people were found: {drawn} {'are' if several else 'is'} written undrawn"]
+            lines = [f"No people were found: {drawn} {'are' if several else 'is'} written{into} undrawn"]
+        elif self.empty:
+            lines.append(f"no people were found in {len(self.empty):,}: {named(list(map(str, self.empty)))}")
+        if self.look.smooth and not self.videos:
+            lines.append("nothing was smoothed: --smooth is for videos")
         if self.look.hide_faces:
             lines.append(
                 f"{_many(self.faces, 'face')} hidden in {people}; people who were not found keep their faces, and "
@@ -305,6 +315,7 @@ class DrawnPeople:
         write_image(target, self._drawn(name, seen, None))
         self.done.pictures += 1
         self.done.people += len(seen.people)
+        self.done.empty += [] if seen.people else [path]
 
     def video(self, path: Path, name: PurePath, target: Path, shown: Callable[[int, int], None]) -> None:
         """Find and follow the people of a video and draw them into `target`, as far as it can be read.
@@ -333,6 +344,7 @@ class DrawnPeople:
         self.done.videos += 1
         self.done.frames += reader.read
         self.done.people += len(film.numbers)
+        self.done.empty += [] if film.numbers else [path]
         if not reader.whole:
             of = f" of {info.frames:,}" if info.frames else ""
             self.done.problems.append(f"not whole: {path}: {reader.read:,}{of} frames could be read")

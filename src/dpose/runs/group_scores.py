@@ -36,6 +36,7 @@ from dpose.privacy.selection import smallest
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.config import DEFAULT_TASK
 from dpose.runs.reporting import make_report
+from dpose.runs.scored import reserve_score
 from dpose.runs.tasks import ScoredData, on_device, task_entry, task_of
 from dpose.training.folder import read_statement, reseal
 from dpose.training.loader import Loader
@@ -259,6 +260,16 @@ def evaluate_groups(
             f"--groups --data {scored.name}",
             "take public data, as synthetic:studio:test, or add noise: --epsilon",
         )
+    reserve_score(
+        folder,
+        read_statement(folder),
+        scored.units,
+        name=scored.name,
+        public=True,
+        same=scored.same,
+        unit=scored.unit,
+        console=console,
+    )
     groups = dict(_groups(scored.units))
     if len(groups) < 2:
         raise DposeError(

@@ -24,6 +24,7 @@ from dpose.privacy.ranges import upper
 from dpose.privacy.scores import FOLDER, check_scores
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.runs.verify_plan import check_follows
+from dpose.training.first_weights import FIRST, covers, first_weights_of
 from dpose.training.folder import model_card
 from dpose.training.plan import BoundPlan
 
@@ -83,7 +84,7 @@ def _verified(folder: Path, state_dir: Path | None) -> Verification:
     lines = _findings(statement, recomputed, entries)
     lines += check_scores(folder, statement.queries)
     config, plan = check_follows(folder, statement, seal, entries)
-    _check_log(folder / "log.jsonl", plan, entries)
+    _check_log(folder / "log.jsonl", plan, entries, config)
     _check_watched(folder, statement)
     _check_card(folder, statement, config)
     here = [name for name in seal.digests if (folder / name).is_file()]
@@ -175,8 +176,17 @@ def _check_canaries(statement: PrivacyStatement, entries: Sequence[Entry], ledge
         )
 
 
-def _check_log(log: Path, bound: BoundPlan, entries: Sequence[Entry]) -> None:
-    """Refuse the log of another run, or one with steps that the ledger did not reserve."""
+def _check_log(log: Path, bound: BoundPlan, entries: Sequence[Entry], config: Mapping[str, Any]) -> None:
+    """Refuse the log of another run or of other first weights, or one with steps that the ledger did not reserve."""
+    first = config["run"][FIRST]
+    for was in first_weights_of(log):
+        if was["sha256"] != first["sha256"] or not covers(first["events"], was["events"]):
+            raise DposeError(
+                "log-of-other-weights",
+                "began with other first weights than the run says",
+                str(log),
+                "do not rely on it",
+            )
     reserved = max((e.first_step + e.steps for e in entries if e.type is EntryType.RESERVE), default=0)
     for line in _objects(log):
         begun = {name: line.get(name) for name in ("n", "steps")}

@@ -20,6 +20,8 @@ from starlette.types import ASGIApp
 
 from dpose.errors import DposeError
 from dpose.files import file_text
+from dpose.media.headers import KINDS
+from dpose.media.kinds import CONTAINERS
 from dpose.studio.jobs import Jobs, ReleaseJob
 from dpose.studio.opened import OpenedFile, OpenedFiles
 from dpose.studio.roots import Roots, Workplace
@@ -305,7 +307,9 @@ def make_app(studio: Studio) -> ASGIApp:
     def page(view: str) -> Any:
         async def shown(request: Request) -> Response:
             # the same for everybody: names of folders are sent only in answer to the secret
-            return HTMLResponse(pages.get_template(f"{view}.html").render(view=view, views=VIEWS))
+            return HTMLResponse(
+                pages.get_template(f"{view}.html").render(view=view, views=VIEWS, pictures=KINDS, clips=CONTAINERS)
+            )
 
         return shown
 

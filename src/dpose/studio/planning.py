@@ -19,7 +19,7 @@ from dpose.training.plan import BoundPlan, TrainingPlan
 
 RATES = tuple(k / 50 for k in range(51))
 """False-positive rates at which the trade-off curve is drawn."""
-TIMES = (0.5, 0.6, 0.75, 1.0, 1.3, 1.6, 2.0)
+TIMES = tuple(2 ** (k / 8) for k in range(-8, 9))
 """Noise multipliers at which epsilon is drawn, in multiples of the plan's."""
 
 

@@ -59,7 +59,7 @@ def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: Optimizer
         params = trainable_params(model)
         like = private.task.collate([private.loader.unit(inputs.example, 0)])
         batch = random_units(like, 1, 1).to(next(iter(params.values())).device)
-        with torch.random.fork_rng(), warnings.catch_warnings(), only_gradients(model):
+        with torch.random.fork_rng(), warnings.catch_warnings(), only_gradients(model, bits=True):
             warnings.simplefilter("ignore")  # the first step tells
             clipped_part(private, params, batch)
 

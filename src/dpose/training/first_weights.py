@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from dpose import files
 from dpose.account import EVALUATION, TUNING, Charge, lineage, names_of_run, overlapping
 from dpose.errors import DposeError
-from dpose.files import file_digest
+from dpose.files import file_digest, file_text
 from dpose.known_sets import NO_NAMES, SetNames, shared, title_of
 from dpose.privacy.entries import last_seal, read_ledger
 from dpose.privacy.events import SampledGaussian
@@ -200,7 +201,37 @@ class Inherited:
             "charged": self.charged,
             "conditional_on": list(self.conditions),
             "events": [event.to_dict() for event in self.events],
+            **({"beyond": True} if self.beyond else {}),
         }
+
+
+def first_weights_of(log: Path) -> list[dict[str, Any]]:
+    """What the log says of the weights that its run began with (`Inherited.to_dict`), once for each beginning.
+
+    Raises:
+        DposeError: a beginning in it cannot be read.
+    """
+    found = []
+    for line in file_text(log, errors="replace").split("\n")[:-1] if log.exists() else ():
+        if not line.startswith('{"type": "start"'):
+            continue
+        try:
+            said = json.loads(line)[FIRST]
+            scope = bool(said.get("beyond", False))
+            found.append({"sha256": said["sha256"], "events": list(said["events"]), "beyond": scope})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise DposeError("log-damaged", "its beginning cannot be read", str(log), "start a new run") from error
+    return found
+
+
+def covers(now: Sequence[Any], was: Sequence[Any]) -> bool:
+    """Whether all events of `was` are among those of `now`, as `Inherited.to_dict` writes them, each as often."""
+    left = list(now)
+    for event in was:
+        if event not in left:
+            return False
+        left.remove(event)
+    return True
 
 
 def short_digest(digest: str) -> str:

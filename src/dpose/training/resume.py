@@ -26,6 +26,7 @@ from dpose.privacy.ledger import Ledger, hold_run
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import DATA
 from dpose.training.checkpoint import last_checkpoint
+from dpose.training.first_weights import covers, first_weights_of
 from dpose.training.folder import RunLog, updates_of, write_config
 from dpose.training.reproducibility import MICRO_BATCH, digest_of
 from dpose.training.run import Ended, Run
@@ -39,6 +40,8 @@ def look_back(run: Run) -> None:
     run.saved = last_checkpoint(run.folder, run.console) if run.options.resume else None
     if run.ranks.first and run.bound.event and _ledger_path(run).exists():
         _read_ledger(run)
+    if run.ranks.first and run.options.resume:
+        _check_first_weights(run)
     whole = run.saved is not None and run.saved.step == run.bound.steps
     finished = whole and (run.folder / "model.safetensors").exists() and not run.kept
     # the first process alone knows of a stored key, with which the run is to be ended
@@ -90,6 +93,30 @@ def _read_ledger(run: Run) -> None:
             if step >= first
         }
         run.log_lacks_steps = bool(committed - updates_of(run.folder / "log.jsonl", key_id).keys())
+
+
+def _check_first_weights(run: Run) -> None:
+    """Refuse to go on from other first weights than the log began with, or with an account that knows less of them.
+
+    The checkpoint descends from the weights of the beginning, and what those took of a unit counts, whatever is given
+    now and whatever account is asked.
+    """
+    now = run.charges.known.to_dict()
+    for was in first_weights_of(run.folder / "log.jsonl"):
+        if was["sha256"] != now["sha256"]:
+            raise DposeError(
+                "first-weights-differ",
+                "the first weights are not those that this run began with",
+                str(run.folder),
+                "bring them back as they were, or start a new run",
+            )
+        if not covers(now["events"], was["events"]) or (was["beyond"] and not run.charges.known.beyond):
+            raise DposeError(
+                "first-weights-unknown-here",
+                "this account does not know the run that the first weights come from, whose cost this run counts",
+                str(run.folder),
+                "go on where the account is that it began with",
+            )
 
 
 def stored_microbatch(run: Run) -> int | None:

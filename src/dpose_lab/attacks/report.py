@@ -81,7 +81,7 @@ class AttackReport:
             source=f"the command {self.command}",
             panel=Group((Text((self.headline,), "lead"), *self.caveats), "panel none"),
             facts=self.facts,
-            tables=tuple(replace(table, style="numbers tight") for table in self.tables),
+            tables=tuple(replace(table, style="numbers tight wrapped") for table in self.tables),
             figures=self.figures,
             sections=(
                 Section("attacker", "The attacker", (Bullets(self.threat),)),

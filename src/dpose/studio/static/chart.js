@@ -11,7 +11,7 @@ function svg(name, attributes = {}, text = "") {
 
 function nice(low, high) {
   const rough = (high - low) / 5 || 1, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((k) => k * power).find((k) => k >= rough);
+  const step = [1, 2, 2.5, 5, 10].map((k) => k * power).find((k) => k >= 0.7 * rough);
   const ticks = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) ticks.push(Number((k * step).toPrecision(10)));
   return ticks;
