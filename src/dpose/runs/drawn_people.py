@@ -203,7 +203,7 @@ class Annotated:
         videos: Videos drawn.
         frames: Frames in them.
         people: People found, over all pictures; in a video everybody who has a number is one.
-        empty: Pictures and videos that nobody was found in.
+        empty: Pictures and videos in which no person was found.
         place: The file that was drawn, or the folder of several.
         faces: Faces hidden, over all pictures and frames.
         notes: What of a file was left out or changed.
