@@ -213,6 +213,13 @@ class TestRun:
         )
         assert (run / "privacy.json").read_text() == before
 
+    def test_a_copy_without_its_statement_is_refused_too(self, run, tmp_path, capsys):
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        for name in ("model.safetensors", "config.json"):
+            shutil.copy(run / name, copy / name)
+        command_refused(capsys, ["evaluate", copy, "--data", "synthetic:ward:train"], "[scored-data-protected]")
+
     def test_scores_of_groups_of_the_protected_units_are_refused(self, tmp_path, capsys):
         data = ["--data", "synthetic:studio:train", "--limit", "8"]
         assert main(["train", *data, *TRAIN[3:], *BUDGET, "--out", "s"]) == 0

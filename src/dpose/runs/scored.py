@@ -19,6 +19,7 @@ from rich.console import Console
 
 from dpose.account import EVALUATION, PAGE, PIXEL, Charge, budgets, charge, charges, lineage, names_of_run, overlapping
 from dpose.errors import DposeError
+from dpose.files import file_digest
 from dpose.privacy.marks import Marks, marks_of
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.noised_query import NoisedQuery
@@ -66,7 +67,7 @@ def reserve_score(
     Returns:
         The name of the charge, to be committed once the score is kept; "" where nothing is charged.
     """
-    protects = statement is not None and statement.kind != "none"
+    protects = _protects(folder, statement)
     if protects and same:
         raise _protected(name)
     if not protects and public:
@@ -106,7 +107,7 @@ def reserve_noised_score(
     Returns:
         The units, copies of one merged; and the name of the charge, to be committed once the score is kept.
     """
-    protects = statement is not None and statement.kind != "none"
+    protects = _protects(folder, statement)
     if protects and same:
         raise _protected(name, noised=True)
     protected = protect(units, query.relation, console=console)
@@ -220,10 +221,19 @@ def _check_unprotected(folder: Path, units: Protected, name: str, console: Conso
         console.print(NOT_AT_HAND, highlight=False, soft_wrap=True)
 
 
+def _protects(folder: Path, statement: PrivacyStatement | None) -> bool:
+    """Whether a model has a guarantee; of one whose statement is gone, whether the account knows one of its run."""
+    if statement is None:
+        return any(entry.events or entry.beyond for entry in _protecting(folder))
+    return statement.kind != "none"
+
+
 def _protecting(folder: Path) -> Sequence[Charge]:
     """The run in `folder` and those with a guarantee that its weights come from, as far as the account knows them."""
-    entries, run_id = charges(), run_name(folder)
-    own = [entry for entry in entries if run_id and entry.id in names_of_run(run_id)]
+    entries, run_id, weights = charges(), run_name(folder), folder / "model.safetensors"
+    names = names_of_run(run_id) if run_id else ()
+    digest = file_digest(weights) if weights.is_file() else ""
+    own = [entry for entry in entries if entry.id in names or (digest and digest in entry.weights)]
     before = lineage([entry.start for entry in own], entries)[0]
     return [*own, *(entry for entry in before if entry.events)]
 
