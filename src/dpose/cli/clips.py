@@ -86,7 +86,7 @@ def release_videos(
     hiding.say_preset(console)
     videos = [(job, cut(info, spans)) for job, info in found if not isinstance(info, DposeError)]
     plans = ((job.source, bind_video(config, info, AesNoise(Key.fresh())), info.rate) for job, info in videos)
-    say_explained(plans, console, alone=explain)
+    say_explained(plans, console, hiding, alone=explain)
     if explain:
         say_lines([f"skipped: {error.line()}" for _, error in broken], console)
         return

@@ -94,7 +94,9 @@ def pixelize_files(
     hiding.draw(jobs, config, spans, released=False)
     hiding.say_preset(console)
     if explain or hiding.protect is not None:
-        say_explained(((job.source, *plan_of(job.source, config, spans)) for job in jobs), console, alone=explain)
+        say_explained(
+            ((job.source, *plan_of(job.source, config, spans)) for job in jobs), console, hiding, alone=explain
+        )
     if explain:
         return
     work = Work(config, keep_sound=output.keep_audio, spans=spans, **vars(counting))

@@ -64,6 +64,13 @@ class Hiding:
 
         return either(given, self.protect, self.face_size, drawn=self.explain_picture is not None) or default
 
+    @property
+    def face(self) -> tuple[int, int]:
+        """Width and height of a face, as declared."""
+        from dpose.release.objects import FACE_SIZE, parse_face
+
+        return parse_face(self.face_size or FACE_SIZE)
+
     def only_explains(self, output: OutputOptions) -> bool:
         """True if nothing is to be released."""
         return self.explain or (self.explain_picture is not None and output.out is None)
@@ -284,13 +291,15 @@ def say_line(console: Console, line: str) -> None:
     say_lines([line], console)
 
 
-def say_explained(found: Iterable[tuple[Path, AnyPlan, Fraction | None]], console: Console, *, alone: bool) -> None:
+def say_explained(
+    found: Iterable[tuple[Path, AnyPlan, Fraction | None]], console: Console, hiding: Hiding, *, alone: bool
+) -> None:
     """Say what releases of files by these plans will do, once where it is the same; `alone` if nothing is released."""
     from dpose.release.explain import explain_release
 
     first: dict[tuple[str, ...], Path] = {}
     for source, plan, rate in found:
-        lines = tuple(explain_release(plan, rate, alone=alone))
+        lines = tuple(explain_release(plan, rate, alone=alone, face=hiding.face))
         like = first.setdefault(lines, source)
         say_lines([f"{source}:" if like is source else f"{source}: as {like}"], console)
         if like is source:
