@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 import dpose
 
-UNITS, BATCH, STEPS, SIDE, DELTA = 2_000, 200, 60, 8, 1e-4
+UNITS, BATCH, STEPS, SIDE, DELTA, CLIP = 2_000, 200, 60, 8, 1e-4, 1.0
 WAYS = torch.tensor([[0, 1], [0, -1], [1, 0], [-1, 0]])
 
 
@@ -44,11 +44,11 @@ def main() -> None:  # noqa: D103
         return F.cross_entropy(functional_call(model, params, (clip[None],)), way[None])
 
     event, epsilon = dpose.calibrate(
-        epsilon=2.0, delta=DELTA, units=UNITS, expected_batch_size=BATCH, steps=STEPS, clip=1.0
+        epsilon=2.0, delta=DELTA, units=UNITS, expected_batch_size=BATCH, steps=STEPS, clip=CLIP
     )
     for _ in range(event.steps):
         sample = torch.from_numpy(dpose.poisson_batch(UNITS, event.q))
-        sums = dpose.clipped_sum(loss, params, (clips[sample], ways[sample]), clip=1.0)
+        sums = dpose.clipped_sum(loss, params, (clips[sample], ways[sample]), clip=CLIP)
         for name, noisy in dpose.add_noise(sums, event).items():
             params[name] -= noisy / BATCH  # a constant, not the size of the sample
     clips, ways = moving_dots(500)

@@ -357,7 +357,8 @@ def add_noise(sums: Params, event: SampledGaussian, stream: Stream | DrawnAhead 
     unit's contribution; under replacement the sum moves by twice that, which the accountant doubles itself. Noise:
     Gaussian of standard deviation `event.sigma * event.sensitivity` on each coordinate, once. With `event.rounded`, as
     `calibrate` has it, sums are whole multiples of the step of `Clip`'s grid and the noise is rounded to it, exactly
-    (docs/proofs/exact-noise.md); sums off the grid are refused. Public: the result. Over all steps, on sums of Poisson
+    (docs/proofs/exact-noise.md); sums off the grid are refused. That sums are of the event's own clip, and of no larger
+    one, is the caller's to see to. Public: the result. Over all steps, on sums of Poisson
     samples at rate `event.q`, it costs the epsilon that `calibrate` returned with the event. Whatever is computed from
     the results alone is post-processing.
 
@@ -367,7 +368,7 @@ def add_noise(sums: Params, event: SampledGaussian, stream: Stream | DrawnAhead 
         stream: A stream that nothing else draws from; None for one under a fresh key of the operating system.
 
     Raises:
-        ValueError: a sum is off the grid: it was not made by `clipped_sum` with this clip.
+        ValueError: a sum is off the grid: it was not made by `clipped_sum` with this clip, or a larger one.
     """
     stream = stream or AesNoise(Key.fresh()).stream(Purpose.NOISE)
     stddev, grid_step = _law(event)
