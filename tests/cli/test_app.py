@@ -138,7 +138,7 @@ def test_another_package_adds_commands_and_replaces_none(monkeypatch):
         (["pixelize", "", "--epsilon", "2", "--out", "blank"], "paths"),
         (["predict", "photo.jpg", ""], "sources"),
         (["predict", "photo.jpg", "--out", ""], "--out"),
-        (["verify", ""], "paths"),
+        (["verify", ""], "run"),
         (["studio", "--folder", ""], "--folder"),
         (["train", "--config", ""], "--config"),
     ],

@@ -232,7 +232,8 @@ def test_a_mistake_says_what_to_do(capsys, tmp_path):
     command_refused(capsys, ["restore", "a.png", "b.png"], "is a picture, no archive; name the .npz", "[archive-damage")
 
 
-def test_verify_checks_every_artefact_that_is_named(capsys):
+def test_verify_checks_every_artefact_that_is_named(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
     assert main(["verify", "--help"]) == 0
     assert "Run folders; released pictures, archives or videos; folders of those." in shown(capsys)
     assert main(["pixelize", "a.png", *BASIC, "--out", "b.png"]) == 0
@@ -252,7 +253,8 @@ def test_verify_checks_every_artefact_that_is_named(capsys):
     assert "[artefacts-not-verified]" in said.err
 
 
-def test_a_folder_is_verified_to_its_end_and_its_originals_are_refused(capsys):
+def test_a_folder_is_verified_to_its_end_and_its_originals_are_refused(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
     folder = Path("out")
     assert main(["pixelize", "a.png", *BASIC, "--out", str(folder)]) == 0
     (folder / "notes.txt").write_text("x")
@@ -274,6 +276,17 @@ def test_a_folder_is_verified_to_its_end_and_its_originals_are_refused(capsys):
     command_refused(capsys, ["verify", "nosuch"], "nosuch: there is no such file or folder")
     Path("empty").mkdir()
     command_refused(capsys, ["verify", "empty"], "empty: is an empty folder")
+
+
+def test_a_declared_face_is_explained_at_its_size(capsys):
+    cv2.imwrite("portrait.png", np.zeros((400, 300, 3), np.uint8))
+    assert (
+        main(["pixelize", "portrait.png", "--epsilon", "2", "--protect", "face", "--face-size", "40x40", "--explain"])
+        == 0
+    )
+    said = shown(capsys)
+    assert "epsilon for a face of 40 x 40: 2" in said
+    assert "100 x 100" not in said
 
 
 def test_what_is_wrapped_goes_on_below_its_beginning(capsys, monkeypatch):

@@ -32,6 +32,7 @@ from dpose.runs.verify import verify_run
 from dpose.training import arithmetic, reproducibility, resume, trainer
 from dpose.training import run as loops
 from dpose.training import step as steps
+from dpose.training.first_weights import FirstWeights
 from dpose.training.folder import RunLog
 from dpose.training.reproducibility import digest_of
 from quick import quick  # noqa: F401
@@ -341,6 +342,32 @@ def test_all_that_training_reads_is_part_of_the_data(dots, tmp_path, quiet, monk
     with refused("units-differ"):
         run(dots, tmp_path / "run", quiet, data=data, resume=True)
     assert (tmp_path / "run" / "ledger.jsonl").read_bytes() == before
+
+
+@pytest.fixture
+def began_with_a_run(dots, tmp_path, quiet, monkeypatch):
+    """A killed run that began with the weights of a private run on the same units, both in one account."""
+    first = run(dots, tmp_path / "first", quiet)
+    killed(monkeypatch, GRADIENT, 9, dots, tmp_path / "run", quiet, start=first.folder)
+    return first.folder
+
+
+def test_another_account_does_not_forget_what_first_weights_learnt_from(dots, tmp_path, quiet, began_with_a_run):
+    moved = tmp_path / "moved"
+    shutil.copytree(tmp_path / "run", moved)
+    with refused("first-weights-unknown-here", "moved"):
+        run(dots, moved, quiet, start=began_with_a_run, resume=True, state_dir=tmp_path / "elsewhere")
+    done = run(dots, tmp_path / "run", quiet, start=began_with_a_run, resume=True)
+    assert len(done.statement.events) > 1
+    assert verify_run(tmp_path / "run").statement == done.statement
+
+
+def test_a_run_does_not_go_on_from_other_first_weights(dots, tmp_path, quiet, began_with_a_run):
+    moved = tmp_path / "moved"
+    shutil.copytree(tmp_path / "run", moved)
+    given = {"start": FirstWeights.drawn(), "resume": True, "state_dir": tmp_path / "elsewhere"}
+    with refused("first-weights-differ", "moved"):
+        run(dots, moved, quiet, **given)
 
 
 def test_another_plan_is_refused_even_without_checkpoints(dots, tmp_path, quiet, monkeypatch):

@@ -96,7 +96,7 @@ OWN: dict[str, CommandEntry | GroupEntry] = {
     "export": CommandEntry("dpose.cli.artefacts:export_onnx_file", "runs/a pose.onnx"),
     "studio": CommandEntry("dpose.cli.artefacts:studio", "--folder photos --folder runs"),
     "report": CommandEntry("dpose.cli.artefacts:report", "runs/a"),
-    "verify": CommandEntry("dpose.cli.artefacts:verify_artefacts", "runs/a", stores="paths"),
+    "verify": CommandEntry("dpose.cli.artefacts:verify_artefacts", "runs/a", stores="run"),
     "keys": CommandEntry("dpose.cli.artefacts:keys", "runs/a --discard"),
     "demo": CommandEntry("dpose.cli.train:demo", "--out runs/demo"),
     "pixelize": CommandEntry(

@@ -8,11 +8,8 @@ from typing import Annotated
 
 import typer
 
-from dpose.cli.options import option, plain_console
+from dpose.cli.options import hanging, option, plain_console
 from dpose.errors import DposeError, printable
-
-NAMED = 3
-"""Largest number of files that were not looked at that are named."""
 
 
 def compare(
@@ -93,22 +90,23 @@ def report(
 
 
 def verify_artefacts(
-    paths: Annotated[
+    run: Annotated[
         list[Path], typer.Argument(help="Run folders; released pictures, archives or videos; folders of those.")
     ],
 ) -> None:
     """Recompute epsilon from the ledger or the statements; refuse what was altered, reordered or shortened."""
     console, failed = plain_console(), []
+    paths = [Path(path) for path in run]  # text, of copies from a store
     for path in paths:
         try:
             for line in check_artefact(path):
-                named = line if len(paths) == 1 or line.startswith(str(path)) else f"{path}: {line}"
-                console.print(printable(named), soft_wrap=True)
+                whose = "" if len(paths) == 1 or line.startswith(str(path)) else f"{path}: "
+                console.print(hanging([printable(whose + line)], console), soft_wrap=True)
         except DposeError as error:
             if len(paths) == 1:
                 raise
             failed.append(path)
-            console.print(_failure(error), soft_wrap=True)
+            console.print(hanging([_failure(error)], console), soft_wrap=True)
     _refuse(failed, len(paths), "artefacts")
 
 
@@ -132,6 +130,7 @@ def check_artefact(path: Path) -> Iterator[str]:
             first.
     """
     from dpose.measure import count_folders
+    from dpose.media.kinds import named
     from dpose.release.manifest import MANIFEST, verify_manifest
     from dpose.release.verify import released_files, verify_release
 
@@ -157,9 +156,8 @@ def check_artefact(path: Path) -> Iterator[str]:
     if line := verify_manifest(path):
         yield line
     if others := [file for file in files.others if file.name != MANIFEST]:
-        names = ", ".join(str(file.relative_to(path)) for file in others[:NAMED])
-        more = " ..." if len(others) > NAMED else ""
-        yield f"{path}: not looked at, as neither picture nor video: {len(others):,} ({names}{more})"
+        names = named([str(file.relative_to(path)) for file in others])
+        yield f"{path}: not looked at, as neither picture nor video: {len(others):,} ({names})"
     _refuse(failed, len(files.released), "released files", str(path))
     if files.released:
         return

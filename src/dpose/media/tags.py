@@ -56,17 +56,36 @@ def extract_text(data: bytes, name: str) -> tuple[str | None, bytes]:
         raise ValueError("the text is damaged: its header is another")
     packed = packed[len(head) :]
     try:
-        expand = zlib.decompressobj()
-        raw = expand.decompress(packed, _LIMIT)
-        if expand.unconsumed_tail or not expand.eof:
-            raise ValueError("the text is cut short or too long")
-        if expand.unused_data:
-            raise ValueError("the text is damaged: something stands behind it")
-        if len(packed) > len(zlib.compress(raw, 1)) * 65 // 64 + 64:  # how a library compresses is not compared
-            raise ValueError("the text is damaged: something stands in it")
-        return raw.decode(), data[:start] + data[end:]
-    except (zlib.error, UnicodeDecodeError) as error:
+        return inflated(packed, _LIMIT).decode(), data[:start] + data[end:]
+    except UnicodeDecodeError as error:
         raise ValueError("the text is damaged") from error
+
+
+def inflated(packed: bytes, limit: int, bits: int = zlib.MAX_WBITS) -> bytes:
+    """What `packed` expands to, if nothing else is in it.
+
+    How a library compresses is not compared, but a stream may be no longer than the quickest way to write it.
+
+    Args:
+        packed: A stream of deflate.
+        limit: Bytes that it may expand to.
+        bits: As zlib has them: negative for a stream without header and checksum.
+
+    Raises:
+        ValueError: it is damaged or too long, or bytes stand in it or behind it that expand to nothing.
+    """
+    try:
+        expand = zlib.decompressobj(bits)
+        raw = expand.decompress(packed, limit)
+    except zlib.error as error:
+        raise ValueError("the text is damaged") from error
+    if expand.unconsumed_tail or not expand.eof:
+        raise ValueError("the text is cut short or too long")
+    if expand.unused_data:
+        raise ValueError("the text is damaged: something stands behind it")
+    if len(packed) > len(zlib.compress(raw, 1)) * 65 // 64 + 64:
+        raise ValueError("the text is damaged: something stands in it")
+    return raw
 
 
 def _png_texts(data: bytes) -> list[tuple[int, int, bytes]]:

@@ -31,6 +31,7 @@ from dpose.errors import DposeError
 from dpose.files import check_free, parsed_json, read_bytes, write_atomic
 from dpose.media.images import MAX_PIXELS
 from dpose.media.kinds import kind_of_bytes, kind_of_name
+from dpose.media.tags import inflated
 from dpose.privacy.events import ExactEvent
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.release.colour import FACTORS, Colour
@@ -80,7 +81,7 @@ def pack_archive(released: Shown, statement: PrivacyStatement) -> bytes:
     about["statement"] = json.loads(bound_to(_digest(about, arrays), made).to_json())
     about[LINE] = line
     members = _members(about, arrays)
-    return _framed(members, [_deflated(content, 9) for content in members.values()])
+    return _framed(members, [_deflated(content) for content in members.values()])
 
 
 def unpack(data: bytes, where: str) -> tuple[Shown, PrivacyStatement]:
@@ -162,16 +163,13 @@ def _framed(members: Mapping[str, bytes], streams: Sequence[bytes]) -> bytes:
     return front + central + b"PK\5\6" + end
 
 
-def _deflated(content: bytes, level: int) -> bytes:
+def _deflated(content: bytes, level: int = 9) -> bytes:
     packing = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
     return packing.compress(content) + packing.flush()
 
 
 def _holds_only(data: bytes, members: Mapping[str, bytes], sizes: Sequence[int]) -> bool:
-    """Whether an archive is these members and nothing else: no byte in a header, behind a stream or behind an array.
-
-    How a library compresses is not compared, but a stream may be no longer than the quickest way to write it.
-    """
+    """Whether an archive is these members and nothing else: no byte in a header, behind a stream or behind an array."""
     at, streams = 0, []
     for name, size in zip(members, sizes, strict=True):
         at += _HEADER + len(name)
@@ -179,14 +177,13 @@ def _holds_only(data: bytes, members: Mapping[str, bytes], sizes: Sequence[int])
         at += size
     if data != _framed(members, streams):
         return False
-    for content, stream in zip(members.values(), streams, strict=True):
-        expand = zlib.decompressobj(-zlib.MAX_WBITS)
-        same = expand.decompress(stream, len(content) + 1) == content
-        if not same or not expand.eof or expand.unused_data:
-            return False
-        if len(stream) > len(_deflated(content, 1)) * 65 // 64 + 64:
-            return False
-    return True
+    try:
+        return all(
+            inflated(stream, len(content) + 1, -zlib.MAX_WBITS) == content
+            for content, stream in zip(members.values(), streams, strict=True)
+        )
+    except ValueError:
+        return False
 
 
 def restoration_of(statement: PrivacyStatement, where: str) -> Restoration:

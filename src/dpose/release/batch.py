@@ -376,7 +376,7 @@ def raise_failed(
     Args:
         failed: They, with the reasons.
         total: The number of files of the command.
-        say: Called with a line for each, which the raised one then only counts.
+        say: Called with a line for each of several, which the raised one then only counts.
     """
     if not failed:
         return
@@ -385,7 +385,7 @@ def raise_failed(
         raise error
     kind = IncompleteError if len(failed) < total else DposeError
     left = f"{len(failed)} of {total} files {'were' if more else 'was'} not released"
-    if say is not None:
+    if say is not None and more:
         for other, reason in failed:
             say(f"not released: {_with_name(other, reason)}")
         others = "the others are done" if len(failed) < total else "nothing was released"

@@ -137,9 +137,9 @@ def read_sidecar(video: Path) -> tuple[PrivacyStatement, str]:
     return PrivacyStatement.from_json(text, str(sidecar)), line
 
 
-def check_spelling(video: Path, statement: PrivacyStatement, line: str) -> None:
-    """Refuse a sidecar that holds more than this statement and its seal, or spells them otherwise."""
-    if file_text(sidecar_of(video)) != _sidecar(statement, line):
+def check_spelling(video: Path) -> None:
+    """Refuse a sidecar that holds more than its statement and seal, or spells them otherwise."""
+    if file_text(sidecar_of(video)) != _sidecar(*read_sidecar(video)):
         raise DposeError("statement-respelled", SPELLING, str(sidecar_of(video)))
 
 

@@ -160,7 +160,11 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
     """
     try:
         with unchanged(path):
-            return _verified(path)
+            found = _opened(path)
+            verified = _verified(found)
+            if found.video:  # last, so that what the words say is told before how they are written
+                check_spelling(path)
+            return verified
     except OSError as error:
         raise DposeError("file-unreadable", f"cannot be read ({error})", str(path)) from error
     except (MemoryError, RecursionError) as error:
@@ -169,9 +173,8 @@ def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
         ) from error
 
 
-def _verified(path: Path) -> tuple[PrivacyStatement, str]:
-    found = _opened(path)
-    statement, where = found.statement, str(path)
+def _verified(found: OpenedRelease) -> tuple[PrivacyStatement, str]:
+    path, statement, where = found.path, found.statement, str(found.path)
     recorded = _recorded(statement.release)
     for name, value in found.shown.items():
         stated = recorded.get(name)
@@ -239,7 +242,6 @@ def _opened(path: Path) -> OpenedRelease:
     digest = file_digest(path)
     check_digest(statement, digest, str(path))
     check_seal(statement, line, {FILE: digest}, str(path))
-    check_spelling(path, statement, line)
     info = probe(path)
     width, height = written_size(info)
     shown = {"size": f"{width}x{height}", "frames": str(info.frames)}

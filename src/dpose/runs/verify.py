@@ -10,14 +10,13 @@ docs/threat-model.md says of every field of a statement whether it is computed a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import file_bytes, file_text, leads_outside, unchanged
+from dpose.files import file_text, leads_outside, unchanged
 from dpose.privacy.entries import RUN_FILES, Entry, EntryType, check_sealed, spent
 from dpose.privacy.ledger import verify_ledger
 from dpose.privacy.ranges import upper
@@ -25,7 +24,7 @@ from dpose.privacy.scores import FOLDER, check_scores
 from dpose.privacy.statement import Kind, PrivacyStatement, software_versions
 from dpose.runs.verify_plan import check_follows
 from dpose.training.first_weights import FIRST, covers, first_weights_of
-from dpose.training.folder import model_card
+from dpose.training.folder import json_objects, model_card
 from dpose.training.plan import BoundPlan
 
 
@@ -178,8 +177,8 @@ def _check_canaries(statement: PrivacyStatement, entries: Sequence[Entry], ledge
 
 def _check_log(log: Path, bound: BoundPlan, entries: Sequence[Entry], config: Mapping[str, Any]) -> None:
     """Refuse the log of another run or of other first weights, or one with steps that the ledger did not reserve."""
-    first = config["run"][FIRST]
-    for was in first_weights_of(log):
+    first, lines = config["run"][FIRST], json_objects(log)
+    for was in first_weights_of(lines, log):
         if was["sha256"] != first["sha256"] or not covers(first["events"], was["events"]):
             raise DposeError(
                 "log-of-other-weights",
@@ -188,7 +187,7 @@ def _check_log(log: Path, bound: BoundPlan, entries: Sequence[Entry], config: Ma
                 "do not rely on it",
             )
     reserved = max((e.first_step + e.steps for e in entries if e.type is EntryType.RESERVE), default=0)
-    for line in _objects(log):
+    for line in lines:
         begun = {name: line.get(name) for name in ("n", "steps")}
         other = line.get("type") == "start" and begun != {"n": bound.n, "steps": bound.steps}
         step = line.get("step") if line.get("type") == "step" else 0
@@ -201,8 +200,8 @@ def _check_log(log: Path, bound: BoundPlan, entries: Sequence[Entry], config: Ma
 def _check_watched(folder: Path, statement: PrivacyStatement) -> None:
     """Refuse a run whose log or evaluations hold scores of private data that its statement does not list."""
     log, listed = folder / "log.jsonl", [query.data for query in statement.queries]
-    scores = [line for line in _objects(log) if line.get("type") == "score"]
-    files = [(path, each) for path in sorted((folder / FOLDER).glob("*.json")) for each in _objects(path)]
+    scores = [line for line in json_objects(log) if line.get("type") == "score"]
+    files = [(path, each) for path in sorted((folder / FOLDER).glob("*.json")) for each in json_objects(path)]
     for path, score in [*((log, score) for score in scores), *files]:
         private, name = score.get("public") is False, str(score.get("data"))
         if private and not any(data == name or data.startswith(f"{name}, ") for data in listed):
@@ -212,21 +211,6 @@ def _check_watched(folder: Path, statement: PrivacyStatement) -> None:
                 str(path),
                 "do not rely on it",
             )
-
-
-def _objects(path: Path) -> list[dict[str, Any]]:
-    """The JSON objects of a file, one for all of it or one a line; none of a file that is missing or has others."""
-    try:
-        raw = file_bytes(path)
-    except OSError:
-        return []
-    found = []
-    for text in [raw] if path.suffix == ".json" else raw.splitlines():
-        try:
-            found.append(json.loads(text))
-        except (ValueError, RecursionError):
-            continue
-    return [each for each in found if isinstance(each, dict)]
 
 
 def _check_card(folder: Path, statement: PrivacyStatement, config: Mapping[str, Any]) -> None:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from dpose import files
 from dpose.account import EVALUATION, TUNING, Charge, lineage, names_of_run, overlapping
 from dpose.errors import DposeError
-from dpose.files import file_digest, file_text
+from dpose.files import file_digest
 from dpose.known_sets import NO_NAMES, SetNames, shared, title_of
 from dpose.privacy.entries import last_seal, read_ledger
 from dpose.privacy.events import SampledGaussian
@@ -205,21 +204,19 @@ class Inherited:
         }
 
 
-def first_weights_of(log: Path) -> list[dict[str, Any]]:
-    """What the log says of the weights that its run began with (`Inherited.to_dict`), once for each beginning.
+def first_weights_of(lines: Iterable[Mapping[str, Any]], log: Path) -> list[dict[str, Any]]:
+    """What the lines of a log say of the weights that its run began with (`Inherited.to_dict`), for each beginning.
 
     Raises:
         DposeError: a beginning in it cannot be read.
     """
     found = []
-    for line in file_text(log, errors="replace").split("\n")[:-1] if log.exists() else ():
-        if not line.startswith('{"type": "start"'):
-            continue
+    beginnings: list[Any] = [line.get(FIRST) for line in lines if line.get("type") == "start"]
+    for said in beginnings:
         try:
-            said = json.loads(line)[FIRST]
             scope = bool(said.get("beyond", False))
             found.append({"sha256": said["sha256"], "events": list(said["events"]), "beyond": scope})
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (TypeError, KeyError, AttributeError) as error:
             raise DposeError("log-damaged", "its beginning cannot be read", str(log), "start a new run") from error
     return found
 

@@ -257,6 +257,21 @@ def _learnt_section(config: Mapping[str, Any]) -> str:
     return "## What it learnt from\n\n" + "\n".join(f"* {line}" for line in lines) + "\n\n" if lines else ""
 
 
+def json_objects(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one for all of it or one a line; none of a file that is missing or has others."""
+    try:
+        raw = file_bytes(path)
+    except OSError:
+        return []
+    found = []
+    for text in [raw] if path.suffix == ".json" else raw.splitlines():
+        try:
+            found.append(json.loads(text))
+        except (ValueError, RecursionError):
+            continue
+    return [each for each in found if isinstance(each, dict)]
+
+
 def updates_of(path: Path, key_id: str) -> dict[int, str]:
     """Digests of the updates that the log `path` holds of steps taken under the key `key_id`, by step from 0.
 

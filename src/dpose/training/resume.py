@@ -27,7 +27,7 @@ from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.privacy.protected import DATA
 from dpose.training.checkpoint import last_checkpoint
 from dpose.training.first_weights import covers, first_weights_of
-from dpose.training.folder import RunLog, updates_of, write_config
+from dpose.training.folder import RunLog, json_objects, updates_of, write_config
 from dpose.training.reproducibility import MICRO_BATCH, digest_of
 from dpose.training.run import Ended, Run
 
@@ -101,8 +101,8 @@ def _check_first_weights(run: Run) -> None:
     The checkpoint descends from the weights of the beginning, and what those took of a unit counts, whatever is given
     now and whatever account is asked.
     """
-    now = run.charges.known.to_dict()
-    for was in first_weights_of(run.folder / "log.jsonl"):
+    now, log = run.charges.known.to_dict(), run.folder / "log.jsonl"
+    for was in first_weights_of(json_objects(log), log):
         if was["sha256"] != now["sha256"]:
             raise DposeError(
                 "first-weights-differ",
