@@ -369,11 +369,24 @@ def test_steps_of_ledger_and_log_were_reserved(runs):
     sealed_again(folder, entries=later)
     run_refused(folder, "ledger-steps-not-reserved")
     sealed_again(folder, entries=lines)
-    for other in (log.replace('"n": 32', '"n": 9'), log + '{"type": "step", "step": 5}\n'):
+    resumed = '{"type": "resume", "step": 1, "key_id": "ef"}\n{"type": "step", "step": 2}\n'
+    for other in (log.replace('"n": 32', '"n": 9'), log + '{"type": "step", "step": 5}\n', log + resumed):
         assert other != log
         (folder / "log.jsonl").write_text(other)
         sealed_again(folder)
         run_refused(folder, "log-of-other-run", "log.jsonl")
+
+
+def test_a_checkpoint_is_that_of_its_run(runs):
+    folder = runs / "dp"
+    path = sorted((folder / "checkpoints").glob("step-*/state.json"))[-1]
+    genuine = json.loads(path.read_text())
+    sealed_again(folder)
+    verify_run(folder)
+    for other in ({"step": genuine["step"] - 1}, {"plan_sha256": "ab" * 32}, {"ledger_head": "ab" * 32}, None):
+        path.write_text(json.dumps(other and genuine | other))
+        sealed_again(folder)
+        run_refused(folder, "checkpoint-of-other-run", str(path.relative_to(folder)))
 
 
 def test_a_configuration_without_data_is_said_to_be_unchecked(runs):

@@ -10,13 +10,14 @@ docs/threat-model.md says of every field of a statement whether it is computed a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpose.errors import DposeError
-from dpose.files import file_text, leads_outside, unchanged
+from dpose.files import file_json, file_text, leads_outside, unchanged
 from dpose.privacy.entries import RUN_FILES, Entry, EntryType, check_sealed, spent
 from dpose.privacy.ledger import verify_ledger
 from dpose.privacy.ranges import upper
@@ -84,6 +85,7 @@ def _verified(folder: Path, state_dir: Path | None) -> Verification:
     lines += check_scores(folder, statement.queries)
     config, plan = check_follows(folder, statement, seal, entries)
     _check_log(folder / "log.jsonl", plan, entries, config)
+    _check_checkpoints(folder, plan, statement.plan_sha256, entries)
     _check_watched(folder, statement)
     _check_card(folder, statement, config)
     here = [name for name in seal.digests if (folder / name).is_file()]
@@ -176,7 +178,7 @@ def _check_canaries(statement: PrivacyStatement, entries: Sequence[Entry], ledge
 
 
 def _check_log(log: Path, bound: BoundPlan, entries: Sequence[Entry], config: Mapping[str, Any]) -> None:
-    """Refuse the log of another run or of other first weights, or one with steps that the ledger did not reserve."""
+    """Refuse the log of another run or of other first weights, or one with steps not reserved under their key."""
     first, lines = config["run"][FIRST], json_objects(log)
     for was in first_weights_of(lines, log):
         if was["sha256"] != first["sha256"] or not covers(first["events"], was["events"]):
@@ -186,14 +188,32 @@ def _check_log(log: Path, bound: BoundPlan, entries: Sequence[Entry], config: Ma
                 str(log),
                 "do not rely on it",
             )
-    reserved = max((e.first_step + e.steps for e in entries if e.type is EntryType.RESERVE), default=0)
+    reserved = [(e.key_id, e.first_step, e.first_step + e.steps) for e in entries if e.type is EntryType.RESERVE]
+    under = None
     for line in lines:
+        under, step = line.get("key_id", under), line.get("step")
         begun = {name: line.get(name) for name in ("n", "steps")}
         other = line.get("type") == "start" and begun != {"n": bound.n, "steps": bound.steps}
-        step = line.get("step") if line.get("type") == "step" else 0
-        if other or (bound.event is not None and (not isinstance(step, int) or step > reserved)):
+        if line.get("type") == "step" and bound.event is not None:
+            other = not (isinstance(step, int) and any(k == under and a < step <= b for k, a, b in reserved))
+        if other:
             raise DposeError(
                 "log-of-other-run", "is not the log of this plan and ledger", str(log), "do not rely on it"
+            )
+
+
+def _check_checkpoints(folder: Path, bound: BoundPlan, plan_sha256: str, entries: Sequence[Entry]) -> None:
+    """Refuse the checkpoint of another run: of another plan or step, or written beside another ledger."""
+    heads = [entry.sha256 for entry in entries] if bound.event is not None else [""]
+    for path in sorted((folder / "checkpoints").glob("step-*/state.json")):
+        state: Any = None
+        with contextlib.suppress(OSError, ValueError):
+            state = file_json(path)
+        said = [state.get(name) for name in ("step", "plan_sha256")] if isinstance(state, dict) else []
+        own = [int(path.parent.name[5:]), plan_sha256] if path.parent.name[5:].isdigit() else None
+        if said != own or state.get("ledger_head") not in heads:
+            raise DposeError(
+                "checkpoint-of-other-run", "is not a checkpoint of this run", str(path), "do not rely on it"
             )
 
 
