@@ -93,13 +93,12 @@ def show_account(
     has no bound for the chosen neighbours counts as infinite, and the words say which and why.
     """
     from dpose.privacy.neighbours import ACCOUNT_FORMS, Neighbours
+    from dpose.privacy.ranges import check_delta
 
     console = plain_console()
     units = [Neighbours.parse(word, ACCOUNT_FORMS, "--neighbours") for word in neighbours or ()]
-    if delta is not None and not 0 < delta < 1:
-        raise DposeError(
-            "delta-out-of-range", f"delta must lie between 0 and 1, not {delta}", "--delta", "give 1e-5, say"
-        )
+    if delta is not None:
+        check_delta(delta)
     if picture is not None and (data is not None or limit is not None):
         raise DposeError("picture-not-alone", "is asked about by itself", "--picture", "leave DATA and --limit out")
     if limit is not None and data is None:

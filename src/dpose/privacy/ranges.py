@@ -133,6 +133,8 @@ MAX_SIGMA = 2.0**16
 and nothing is left to learn."""
 MIN_CLIP, MAX_CLIP = 1e-30, 1e30
 """Clipping norms that leave room in a float32 for a gradient's steps on that grid, and for the noise."""
+MIN_DELTA = 1e-300
+"""Below this 1 / delta is no float64."""
 MAX_DIGITS = 400
 """A number in a statement may have this many digits; a longer one is an attack on anyone who reads it."""
 
@@ -148,7 +150,7 @@ def check_epsilon(value: float) -> None:
 
 
 def check_delta(value: float, n: int | None = None) -> None:
-    """Refuse a delta outside (0, 1), or not below 1/n.
+    """Refuse a delta outside (0, 1), below `MIN_DELTA`, or not below 1/n.
 
     Raises:
         DposeError: it is.
@@ -157,6 +159,12 @@ def check_delta(value: float, n: int | None = None) -> None:
         raise DposeError(
             "delta-out-of-range",
             f"delta must be above 0 and below 1, not {as_given(value)}",
+            fix="give --delta 1e-5, say",
+        )
+    if value < MIN_DELTA:
+        raise DposeError(
+            "delta-out-of-range",
+            f"delta {as_given(value)} is below {as_given(MIN_DELTA)}, the least that is computed with",
             fix="give --delta 1e-5, say",
         )
     if n is not None and value >= 1 / n:

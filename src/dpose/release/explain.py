@@ -65,7 +65,7 @@ def _curve(plan: LinearPlan | PixelizationPlan) -> list[str]:
 
 def _cell_lines(plan: PixelizationPlan, rate: Fraction | None, declared: Face) -> list[str]:
     config, blocks = plan.config, plan.blocks
-    what = f"clip of {plan.frames} frames" if plan.frames else "picture"
+    what = f"clip of {_several(plan.frames, 'frame')}" if plan.frames else "picture"
     colour = _colour_words(plan.colour.name, blocks.channels)
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
     cells = f"{blocks.rows * blocks.columns:,} cells" + _a_frame(plan)
@@ -99,9 +99,10 @@ def _cell_lines(plan: PixelizationPlan, rate: Fraction | None, declared: Face) -
 def _operator_lines(plan: LinearPlan, rate: Fraction | None, face: Face) -> list[str]:
     config, shape, operator = plan.config, plan.shape, plan.operator
     colour = _colour_words(config.colour or "rgb", shape.channels)
-    what = "picture" if shape.still else f"clip of {shape.frames:,} frames"
+    what = "picture" if shape.still else f"clip of {_several(shape.frames, 'frame')}"
     delta = f" and delta {as_given(config.delta)}" if config.delta else ""
-    groups = f" for {operator.groups:,} groups of {shape.frames / operator.groups:.3g} frames"
+    each = f"{shape.frames / operator.groups:.3g}"
+    groups = f" for {_several(operator.groups, 'group')} of {each} {'frame' if each == '1' else 'frames'}"
     lines = [
         f"{what}, {shape.width} x {shape.height}, {colour}",
         f"epsilon {exact_text(config.epsilon)}{delta} for {config.neighbours.resolved(shape).describe()}",
@@ -126,6 +127,10 @@ def _operator_lines(plan: LinearPlan, rate: Fraction | None, face: Face) -> list
             cost = box_epsilon(plan, sides, frames=minute)
             lines.append(f"epsilon for {what}{length}{'' if what else ' of the clip'}: {upper(cost)}")
     return [*lines, *object_lines(plan, face)]
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def noise_psnr(noise: float) -> float:
