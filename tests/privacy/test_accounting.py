@@ -339,7 +339,7 @@ def test_rdp_has_no_bound_for_replacement():
         (lambda: check_epsilon(math.nan), "epsilon-not-positive"),
         (lambda: check_delta(0.0), "delta-out-of-range"),
         (lambda: check_delta(1.0), "delta-out-of-range"),
-        (lambda: check_delta(1e-322), "delta-out-of-range"),
+        (lambda: check_delta(1e-322), "delta-too-small"),
         (lambda: check_delta(0.01, 100), "delta-above-one-in-n"),
         (lambda: SampledGaussian(0.0, 1.0, 1, 1.0), "sampling-rate-out-of-range"),
         (lambda: SampledGaussian(1.5, 1.0, 1, 1.0), "sampling-rate-out-of-range"),

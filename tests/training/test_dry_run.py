@@ -1,5 +1,7 @@
 """What a first step would refuse is refused before the account is charged and before anything is written."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -38,6 +40,23 @@ class Writes(torch.nn.Linear):
         return super().forward(x)
 
 
+class Draws(torch.nn.Linear):
+    """Drops inputs with a function, where no layer tells of it."""
+
+    def forward(self, x):
+        return super().forward(torch.nn.functional.dropout(x, 0.5))
+
+
+class Jitters(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x + 0.1 * torch.randn_like(x))
+
+
+class Asks(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x) if x.sum().item() > 0 else super().forward(-x)
+
+
 class NoCanonical:
     """Dots that cannot tell a picture from its augmentation."""
 
@@ -62,9 +81,9 @@ def silent_bfloat16(dots):
     return in_bfloat16(dots.task), dots.task.build_model(), dots.data(60), TrainingPlan(**SETTINGS), {}
 
 
-def writing_model(dots):
+def with_layer(layer, dots):
     model = dots.task.build_model()
-    model.classify = Writes(4, 4)
+    model.classify = layer(4, 4)
     return dots.task, model, dots.data(60), TrainingPlan(**SETTINGS), {}
 
 
@@ -88,7 +107,10 @@ def wrong_optimizer(dots):
     [
         (residual_in_bfloat16, ("precision-unsupported",)),
         (silent_bfloat16, ("precision-not-declared",)),
-        (writing_model, ("model-wrote-state",)),
+        (partial(with_layer, Writes), ("model-wrote-state",)),
+        (partial(with_layer, Draws), ("model-draws-random",)),
+        (partial(with_layer, Jitters), ("model-draws-random",)),
+        (partial(with_layer, Asks), ("model-not-unit-by-unit", ".item()")),
         (no_canonical_views, ("canonical-views-missing",)),
         (too_few_public_units, ("public-units-too-few", "are 9")),
         (wrong_optimizer, ("optimizer-option-refused",)),

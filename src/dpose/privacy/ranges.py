@@ -163,7 +163,7 @@ def check_delta(value: float, n: int | None = None) -> None:
         )
     if value < MIN_DELTA:
         raise DposeError(
-            "delta-out-of-range",
+            "delta-too-small",
             f"delta {as_given(value)} is below {as_given(MIN_DELTA)}, the least that is computed with",
             fix="give --delta 1e-5, say",
         )

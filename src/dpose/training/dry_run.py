@@ -61,7 +61,29 @@ def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: Optimizer
         batch = random_units(like, 1, 1).to(next(iter(params.values())).device)
         with torch.random.fork_rng(), warnings.catch_warnings(), only_gradients(model, bits=True):
             warnings.simplefilter("ignore")  # the first step tells
-            clipped_part(private, params, batch)
+            try:
+                clipped_part(private, params, batch)
+            except RuntimeError as error:
+                raise _why_not(error) or error from None
+
+
+def _why_not(error: RuntimeError) -> DposeError | None:
+    """Why a model has no gradients of single units, where it is known; None for what torch is to say itself."""
+    said = str(error)
+    if "randomness error mode" in said:
+        return DposeError(
+            "model-draws-random",
+            "the forward pass draws random numbers, as of dropout, so that one unit would change others",
+            fix="train a model that draws none: F.dropout(x, 0.0), no noise on what it computes",
+        )
+    if said.startswith("vmap:"):
+        torchs = " ".join(said.removeprefix("vmap:").split(". ")[0].split())
+        return DposeError(
+            "model-not-unit-by-unit",
+            f"the forward pass or loss cannot be computed for each unit by itself ({torchs})",
+            fix="let it use no .item() and write to nothing in place",
+        )
+    return None
 
 
 def fit_microbatch(inputs: StepInputs, microbatch_size: int | None, console: Console) -> tuple[int, bool]:
