@@ -53,6 +53,16 @@ def test_a_changed_model_does_not_carry_a_statement_that_is_not_its_own(folder, 
     assert "no statement of privacy" in (copy / "README.md").read_text()
 
 
+def test_a_statement_stays_beside_its_own_weights(folder):
+    model, before = load_model(folder), (folder / "model.safetensors").read_bytes()
+    save_pretrained(model, folder)
+    with torch.no_grad():
+        model.head.joints.bias[0] += 1e-3
+    with refused("statement-of-other-weights", where=str(folder)):
+        save_pretrained(model, folder)
+    assert (folder / "model.safetensors").read_bytes() == before
+
+
 def test_a_fresh_model_claims_nothing(tmp_path):
     copy = save_pretrained(PoseModel(PoseConfig("nano", (64, 64))), tmp_path / "copy")
     assert names(copy) == ["README.md", "config.json", "model.safetensors"]

@@ -121,21 +121,24 @@ def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
 
     Args:
         model: Any pose model.
-        folder: Created if missing; may not hold another model.
+        folder: Created if missing; may not hold another model, or other weights beside a statement.
 
     Raises:
-        DposeError: the folder holds another model, or cannot be written to.
+        DposeError: the folder holds another model, a statement of other weights, or cannot be written to.
     """
     folder = Path(folder)
+    if (folder / STATEMENT).exists() and not _unchanged(model, folder):
+        raise DposeError(
+            "statement-of-other-weights", "holds a statement that is of other weights", str(folder), "name a new folder"
+        )
     save_model(model, folder)
     source = model.source
     if source is not None and _unchanged(model, source):
         for name in MODEL_FILES:
             if (source / name).exists() and source.resolve() != folder.resolve():
                 write_atomic(folder / name, file_bytes(source / name))
-    elif not (source is not None and source.resolve() == folder.resolve()):
+    else:
         write_atomic(folder / CARD, _plain_card(model))
-        (folder / STATEMENT).unlink(missing_ok=True)
     if not (folder / CARD).exists():
         write_atomic(folder / CARD, _plain_card(model))
     return folder
