@@ -18,9 +18,10 @@ import pytest
 import dpose.report.plots  # noqa: F401  (what a fork draws with)
 from counted import Reader, camera
 from dpose.account import charges, last_window
+from dpose.errors import DposeError
 from dpose.measure import NUMBERS, count_folders
 from dpose.measure.config import CountConfig
-from dpose.measure.counter import COUNT, CountRequest
+from dpose.measure.counter import COUNT, CountRequest, charge_count
 from dpose.measure.folder import read_folder, verify_folder
 from dpose.measure.live import _Work, count_live, live_config
 from dpose.media.live import Clock, Live
@@ -134,6 +135,7 @@ def test_one_stay_does_not_decide_which_other_frames_are_looked_at(lag):
                 yield TimedFrame(time_of() - lag, np.array(number))
 
         work = _Work(Live("ward", frames), config, (None, None), SimpleNamespace(now=lambda: now[0]))
+        work.charged.add(0)
         coming = deque((100 + Fraction(number, 2), f) for number, f in enumerate(work.transport._noted()))
         now[0] = Fraction(100)
 
@@ -164,6 +166,66 @@ def test_chunks_never_wait_for_each_other():
         config = config_of("5", queries="falls", visible="30s", fall_within=lead[0], fall_stays=lead[1])
         assert live_config(config).deadline == Fraction(4, share)
     assert live_config(config_of("5", visible="30s")).deadline == 4
+
+
+@pytest.mark.parametrize("deadline", ["41/10", "1h"])
+def test_no_setting_lets_chunks_wait_for_each_other(tmp_path, deadline):
+    """With a longer deadline a stay delays chunks that do not see it, and moves more rows than noise is for."""
+    with refused("deadline-too-long", where="deadline"):
+        run(tmp_path / "counts", config=config_of("5", visible="30s", deadline=deadline))
+    assert not charges()
+    with refused("duration-not-positive"):
+        config_of("5", visible="30s", deadline="0s")
+
+
+class Midnight(Clock):
+    """Three chunks before midnight, which does not come before `awaited` is true."""
+
+    def __init__(self, awaited):
+        super().__init__()
+        self.awaited = awaited
+        self._offset += 86_400 - 3 / 5 - float(super().now())
+
+    def now(self):
+        now = super().now()
+        if now > 86_399.99 and not self.awaited():
+            self._offset -= float(now) - 86_399.99
+            return super().now()
+        return now
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_no_frame_of_a_day_is_looked_at_before_the_day_is_charged(tmp_path, monkeypatch, at_once):
+    looked, tried = [], []
+
+    class Watched(Reader):
+        def __call__(self, image, boxes=None, before=None):
+            looked.append((clock.now() > 86_400.15, len(charges())))  # a frame's time is a tenth of a second off
+            return super().__call__(image, boxes, before)
+
+    def charge(entry, *, again=False):
+        tried.append(entry)
+        if not at_once and len(tried) == 2:
+            raise DposeError("account-locked", "cannot be read")
+        charge_count(entry, again=again)
+
+    for place in ("dpose.measure.live.charge_count", "dpose.measure.counter.charge_count"):
+        monkeypatch.setattr(place, charge)
+    clock, out, lines = Midnight(lambda: len(tried) > 1), tmp_path / "counts", []
+
+    def tell(line):
+        lines.append(line)
+        second = sorted(out.iterdir())[1:]
+        if second and len(read_folder(second[0]).shown) == 8:
+            raise KeyboardInterrupt
+
+    count_live(Live("ward-3", camera()), CountRequest(config_of("1/5")), out, Watched(), clock=clock, tell=tell)
+    days = [read_folder(day) for day in sorted(out.iterdir())]
+    assert len(days) == 2
+    assert days[0].shown[-1].number == days[0].plan.windows[-1]
+    assert not at_once or days[1].shown[0].number == 0
+    assert all(made == 2 for second, made in looked if second)
+    assert any(second for second, _ in looked)
 
 
 def test_other_settings_are_another_count_of_the_day(tmp_path):

@@ -17,6 +17,7 @@ import pytest
 
 from counted import count_folder
 from dpose.measure.config import CountConfig
+from dpose.measure.live import live_config
 from dpose.measure.plan import whole_day
 from dpose.release.verify import verify_release
 from dpose.studio.app import VIEWS
@@ -61,7 +62,7 @@ def place(tmp_path_factory, make_run_in, steps):  # noqa: F811
             run.scored(step, 0.3 + 0.1 * step)
     config = CountConfig.of(queries="occupancy,falls", epsilon="1", visible="30s", times=4)
     today = datetime.now().date().isoformat()
-    count_folder(base / "runs" / "corridor" / today, whole_day(config, today, ("corridor-3",)))
+    count_folder(base / "runs" / "corridor" / today, whole_day(live_config(config), today, ("corridor-3",)))
     (base / "runs" / "first" / "report.html").write_text("<h1>All of it</h1><script>document.title = 'ran'</script>")
     return base
 

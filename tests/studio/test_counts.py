@@ -9,6 +9,7 @@ import pytest
 from counted import count_folder
 from dpose.measure import STATEMENT
 from dpose.measure.config import CountConfig
+from dpose.measure.live import live_config
 from dpose.measure.plan import Schedule, bind_count, whole_day
 from dpose.studio.counts_view import count_list
 from dpose.studio.roots import Roots
@@ -21,7 +22,7 @@ NOW = datetime(2026, 11, 28, 12, 30)
 def counts(tmp_path_factory):
     made = tmp_path_factory.mktemp("counts")
     for day in ("2026-11-26", "2026-11-27", "2026-11-28"):
-        count_folder(made / "corridor" / day, whole_day(CONFIG, day, ("corridor-3",)))
+        count_folder(made / "corridor" / day, whole_day(live_config(CONFIG), day, ("corridor-3",)))
     count_folder(made / "film", bind_count(CONFIG, Schedule("day", 1, Fraction(0), Fraction(7200))))
     return made
 

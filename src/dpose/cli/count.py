@@ -75,6 +75,7 @@ def count(
     """
     from dpose.measure.config import CountConfig
     from dpose.measure.counter import CountRequest
+    from dpose.measure.live import live_config
     from dpose.measure.plan import whole_day
     from dpose.measure.statement import drowned, explained
     from dpose.media.live import is_live
@@ -88,7 +89,8 @@ def count(
         settings["subject_chunks"] = chunks
     about, console = about_of(settings), plain_console()
     config = CountConfig.of(**settings)
-    plan = whole_day(config, files.day)
+    lives = any(map(is_live, sources or ()))
+    plan = whole_day(live_config(config), files.day, ("live",)) if lives else whole_day(config, files.day)
     if explain:
         for line in explained(plan):
             console.print(line, highlight=False, soft_wrap=True)
@@ -96,7 +98,7 @@ def count(
     if not sources or out is None:
         raise DposeError("command-incomplete", "is missing", "--out" if sources else "sources", "or say --explain")
     request = CountRequest(config, files.day, again=again, about=about)
-    if any(map(is_live, sources)):
+    if lives:
         for line in drowned(plan):
             console.print(f"Warning: {line}", highlight=False, soft_wrap=True)
         _count_live(sources, request, out, live, console)

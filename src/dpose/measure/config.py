@@ -7,6 +7,7 @@ The line of a field under "Attributes:" reads as a line of `--help`. `of` takes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import field
 from fractions import Fraction
@@ -26,6 +27,8 @@ from dpose.units import Unit
 
 MOST_EPSILON = 1000
 """A larger epsilon would protect no one."""
+SHARE = Fraction(4, 5)
+"""Share of the time that chunks of a live source may work; the rest is for the frame that a deadline finds them at."""
 CHUNK = Fraction(5)
 """Seconds of a chunk, unless it is given or the window is shorter."""
 
@@ -88,7 +91,8 @@ class CountConfig(StatementPart):
         floor: The area whose lying people are on the floor. Default: all of the picture.
         fall_within: From upright to the floor at most so long. Default: 2s.
         fall_stays: On the floor for at least so long. Default: 3s.
-        deadline: Processing one chunk may take so long, else it counts as empty. Default: never, of files.
+        deadline: Processing one chunk may take so long, else it counts as empty. Default: never, of files; the most
+            that it may be (`live_deadline`), of a live source.
         subject_chunks: Where subjects are known: at most so many chunks of each a day; --protect subject:K sets it.
     """
 
@@ -124,8 +128,8 @@ class CountConfig(StatementPart):
             raise DposeError("epsilon-out-of-range", f"must lie in (0, {MOST_EPSILON:,}]", "epsilon")
         if self.delta:
             check_delta(self.delta)
-        for name in ("window", "chunk", "rate", "visible", "fall_within", "fall_stays"):
-            if getattr(self, name) <= 0:
+        for name in ("window", "chunk", "rate", "visible", "fall_within", "fall_stays", "deadline"):
+            if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise DposeError("duration-not-positive", "must be above 0", name)
         if DAY % self.window:
             said = f"a day is no whole number of windows of {exact_text(self.window)} s"
@@ -170,6 +174,14 @@ class CountConfig(StatementPart):
         """Seconds that a chunk sees before it begins: as long as a fall takes to be confirmed, if falls are counted."""
         leads = any(QUERIES[name].lead for name in self.queries)
         return self.fall_within + self.fall_stays if leads else Fraction(0)
+
+    @property
+    def live_deadline(self) -> Fraction:
+        """The longest deadline of a chunk with which chunks of a live source never wait for one another, seconds.
+
+        A chunk's lead-in is worked on beside the chunks before it: each has its share of the time.
+        """
+        return SHARE * self.chunk / (1 + math.ceil(self.lead / self.chunk))
 
     @property
     def neighbours(self) -> Neighbours:

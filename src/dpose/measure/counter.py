@@ -139,13 +139,11 @@ def count_charge(
     )
 
 
-@contextlib.contextmanager
-def charged(entry: Charge, *, again: bool = False) -> Iterator[list[str]]:
-    """Charge a count for as long as the block lasts, and commit it at the end; the block adds digests of its output.
+def charge_count(entry: Charge, *, again: bool = False) -> None:
+    """Charge a count, unless its footage was counted before.
 
     Raises:
-        DposeError: the footage was counted before and `again` is not set, a budget would be passed, or the account
-            cannot be read or written.
+        DposeError: it was and `again` is not set, a budget would be passed, or the account cannot be read or written.
     """
     seen = [other for other in charges(of=entry.marks) if other.what == COUNT]
     before = [other for other in seen if other.id != entry.id and _may_have_shown(other)]
@@ -153,9 +151,19 @@ def charged(entry: Charge, *, again: bool = False) -> Iterator[list[str]]:
         both = sum(float(event.pure()) for other in (*before, entry) for event in other.events)
         said = f": all together cost epsilon {upper(both)}" if entry.events and math.isfinite(both) else ""
         raise DposeError("counted-before", f"was counted before{said}", entry.data, "leave it, or say --again")
+    charge_all([entry], known=[{other.id: other.state for other in seen}])
+
+
+@contextlib.contextmanager
+def charged(entry: Charge, *, again: bool = False) -> Iterator[list[str]]:
+    """Charge a count for as long as the block lasts, and commit it at the end; the block adds digests of its output.
+
+    Raises:
+        DposeError: as `charge_count`.
+    """
     outputs: list[str] = []
     with alive(entry.id):
-        charge_all([entry], known=[{other.id: other.state for other in seen}])
+        charge_count(entry, again=again)
         with committing(entry.id, outputs):
             yield outputs
 

@@ -1,4 +1,4 @@
-"""Live counts: a day is charged when it begins, a window is claimed, noised and written at its end and a fixed lag.
+"""Live counts: a day is charged before it begins, a window is claimed, noised and written at its end and a fixed lag.
 
     count_live(Live("ward-3", frames), CountRequest(config), Path("counts"), finder)
 
@@ -12,24 +12,25 @@ the account and the times at which the counter was started and stopped.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import math
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
-from dpose.account import claim_window, last_window
+from dpose.account import Charge, claim_window, last_window
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.measure import NUMBERS
 from dpose.measure.chunks import Rows, chunk_rows
 from dpose.measure.config import CountConfig
-from dpose.measure.counter import RELEASED, CountRequest, charged, count_charge
+from dpose.measure.counter import RELEASED, CountRequest, charge_count, charged, count_charge
 from dpose.measure.folder import Count, read_folder, window_times, write_folder
 from dpose.measure.plan import CountPlan, whole_day
 from dpose.measure.statement import count_statement
@@ -45,18 +46,11 @@ from dpose.privacy.stays import DAY
 
 PLOT_EVERY = 60
 """Seconds of a window from which a plot is drawn with each; of shorter ones at the end."""
-SHARE = Fraction(4, 5)
-"""Share of the time that chunks may work; the rest is for the frame that a deadline finds them at."""
 
 
 def live_config(config: CountConfig) -> CountConfig:
-    """The configuration with a deadline for each chunk, so that chunks never wait for one another.
-
-    A chunk's lead-in is worked on beside the chunks before it: each has its share of the time.
-    """
-    if config.deadline is not None:
-        return config
-    return replace(config, deadline=SHARE * config.chunk / (1 + math.ceil(config.lead / config.chunk)))
+    """The configuration with a deadline for each chunk, so that chunks never wait for one another."""
+    return config if config.deadline is not None else replace(config, deadline=config.live_deadline)
 
 
 def count_live(
@@ -82,13 +76,30 @@ def count_live(
     work = _Work(source, config, (finder, request.posture), clock)
     try:
         for day in itertools.count():
-            named = (clock.today + timedelta(days=day)).isoformat()
-            plan = whole_day(config, named, (source.name,))
             if work.transport.stop.is_set() or (until is not None and day * DAY >= until):
                 return
-            _count_day(work, plan, out / named, day, until, request, tell)
+            _count_day(work, work.day(day, out), work.day(day + 1, out), until, request, tell)
     finally:
         work.transport.stop.set()
+
+
+@dataclass(frozen=True)
+class _Day:
+    """A calendar day of a live source.
+
+    Attributes:
+        number: From the counter's first day.
+        begin: Its midnight, by the counter's clock.
+        plan: What is counted.
+        folder: Its own.
+        entry: Its charge; the same whenever the same counter goes on with the day.
+    """
+
+    number: int
+    begin: Fraction
+    plan: CountPlan
+    folder: Path
+    entry: Charge
 
 
 class _Work:
@@ -96,14 +107,16 @@ class _Work:
 
     Attributes:
         transport: Where its frames come from.
-        rows: Number of the day, of the chunk, and its rows.
+        charged: Numbers of the days whose frames may be looked at; of others only the times are.
     """
 
     def __init__(self, source: Live, config: CountConfig, looking: tuple[PeopleFinder, Posture], clock: Clock) -> None:
         self.source, self.clock = source, clock
         # stamps within half a chunk, since a tick is a chunk behind: none passes a frame that is still to come
         self.transport = Transport(source, clock, config.rate, 2 * config.chunk_frames + 2, config.chunk / 2)
-        self.rows: queue.SimpleQueue[tuple[int, int, Rows | None]] = queue.SimpleQueue()
+        self.charged: set[int] = set()
+        self._rows: queue.SimpleQueue[tuple[int, int, Rows | None]] = queue.SimpleQueue()
+        self._ready: list[tuple[int, int, Rows | None]] = []
         self._config, self._looking = config, looking
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -113,11 +126,28 @@ class _Work:
             self.transport.begin()
             self._thread.start()
 
+    def day(self, number: int, out: Path) -> _Day:
+        """The day of this number, whose folder lies in `out`."""
+        named, source = (self.clock.today + timedelta(days=number)).isoformat(), self.source.name
+        plan = whole_day(self._config, named, (source,))
+        said = f"{plan.schedule.names} {named} {self._config.to_dict()}"
+        own_id = hashlib.sha256(said.encode()).hexdigest()[:32]
+        entry = count_charge(plan, source, marks_of([f"live {source} {named}"]), out / named, own_id=own_id)
+        return _Day(number, number * DAY, plan, out / named, entry)
+
+    def ready(self, day: int) -> list[tuple[int, Rows | None]]:
+        """Chunks of a day that are ready, and their rows, each once; later days' are kept, earlier ones' are not."""
+        while not self._rows.empty():
+            self._ready.append(self._rows.get())
+        found = [(chunk, rows) for when, chunk, rows in self._ready if when == day]
+        self._ready = [one for one in self._ready if one[0] > day]
+        return found
+
     def _run(self) -> None:
         for day, frames in itertools.groupby(self._in_order(), lambda frame: int(frame.time // DAY)):
             own = (replace(frame, time=frame.time - day * DAY) for frame in frames)
             for chunk, rows in chunk_rows(own, self._config, *self._looking):
-                self.rows.put((day, chunk, rows))
+                self._rows.put((day, chunk, rows))
 
     def _in_order(self) -> Iterator[TimedFrame]:
         """Frames in order of time; where none comes, the time of a chunk ago, which ends those before."""
@@ -129,48 +159,41 @@ class _Work:
                 frame = TimedFrame(max(seen, self.clock.now() - self._config.chunk), None)
             if frame.time >= seen:
                 seen = frame.time
-                yield frame
+                yield frame if int(seen // DAY) in self.charged else replace(frame, pixels=None)
 
 
 def _count_day(
-    work: _Work,
-    plan: CountPlan,
-    folder: Path,
-    day: int,
-    until: Fraction | None,
-    request: CountRequest,
-    tell: Callable[[str], None],
+    work: _Work, day: _Day, following: _Day, until: Fraction | None, request: CountRequest, tell: Callable[[str], None]
 ) -> None:
-    config, clock = plan.config, work.clock
-    marks = marks_of([f"live {work.source.name} {plan.schedule.day}"])
-    # the same whenever the same counter goes on with the day
-    said = f"{plan.schedule.names} {plan.schedule.day} {config.to_dict()}"
-    own_id = hashlib.sha256(said.encode()).hexdigest()[:32]
-    entry = count_charge(plan, work.source.name, marks, folder, own_id=own_id)
-    first = math.ceil(max(Fraction(0), clock.now() - day * DAY) / config.window)
-    if first >= plan.windows.stop or (until is not None and day * DAY + (first + 1) * config.window > until):
+    plan, config, clock, entry, folder = day.plan, day.plan.config, work.clock, day.entry, day.folder
+    late = Fraction(0) if day.number in work.charged else max(Fraction(0), clock.now() - day.begin)
+    first = math.ceil(late / config.window)
+    if first >= plan.windows.stop or (until is not None and day.begin + (first + 1) * config.window > until):
         return tell(f"{plan.schedule.day}: no whole window is left, and nothing is counted")
+    goes_on = until is None or following.begin + config.window <= until
     with charged(entry, again=request.again) as outputs:
         before = count = _begun(plan, folder, last_window(entry.id), request.about)
         if first <= last_window(entry.id):
             said = f"windows until {window_times(plan, last_window(entry.id))[1]} were shown: the clock is behind"
             raise DposeError("clock-behind-count", said, str(folder), "set the clock, or wait")
+        work.charged.add(day.number)
         work.begin()
         windows = Windows(plan, AesNoise(Key.fresh()))
         try:
             for number in range(first, plan.windows.stop):
-                end = day * DAY + (number + 1) * config.window
+                end = day.begin + (number + 1) * config.window
                 if until is not None and end > until:
                     break
+                if goes_on and end + 2 * config.chunk >= following.begin - config.chunk:
+                    goes_on = False
+                    _charge_ahead(work, following, again=request.again)
                 clock.wait_until(end + 2 * config.chunk)
-                # chunks that are ready; of windows that were shown, and of other days, none
-                while not work.rows.empty():
-                    when, chunk, rows = work.rows.get()
-                    if when == day and int(chunk * config.chunk / config.window) >= number:
+                for chunk, rows in work.ready(day.number):
+                    if int(chunk * config.chunk / config.window) >= number:  # of windows that were shown, none
                         windows.add(0, chunk, rows)
                 if not claim_window(entry.id, number):
                     continue
-                gaps = tuple(dict.fromkeys((*before.gaps, *work.transport.gaps(day * DAY, (day + 1) * DAY))))
+                gaps = tuple(dict.fromkeys((*before.gaps, *work.transport.gaps(day.begin, following.begin))))
                 count = replace(count, shown=(*count.shown, windows.release(number)), gaps=gaps)
                 write_folder(folder, count, plot=config.window >= PLOT_EVERY)
                 tell(f"{window_times(plan, number)[0]}: written")
@@ -179,6 +202,19 @@ def _count_day(
         if count.shown:
             write_folder(folder, count)
             outputs.append(file_digest(folder / NUMBERS))
+
+
+def _charge_ahead(work: _Work, day: _Day, *, again: bool) -> None:
+    """Charge a day a chunk before it begins, so that its first frames may be looked at.
+
+    Where that is refused, or takes until the day has begun, nothing of it is looked at before `_count_day` charges it,
+    or says why not.
+    """
+    work.clock.wait_until(day.begin - day.plan.config.chunk)
+    with contextlib.suppress(DposeError):
+        charge_count(day.entry, again=again)
+        if work.clock.now() < day.begin:
+            work.charged.add(day.number)
 
 
 def _begun(plan: CountPlan, folder: Path, claimed: int, about: About) -> Count:

@@ -230,9 +230,13 @@ def bind_count(config: CountConfig, schedule: Schedule) -> CountPlan:
     """The plan of a configuration for a schedule.
 
     Raises:
-        DposeError: the schedule leaves its day, or the noise would be too large.
+        DposeError: the schedule leaves its day, the noise would be too large, or chunks of a live source might wait for
+            one another, so that a stay would show in chunks that do not see it.
     """
     plan = CountPlan(config, schedule)
+    if schedule.names and (config.deadline is None or config.deadline > config.live_deadline):
+        said = f"a chunk of a live source may take {exact_text(config.live_deadline)} s at most"
+        raise DposeError("deadline-too-long", said, "deadline", "leave it out, and it is that long")
     if (spent := plan.cost_at(plan.touched)) > config.epsilon:
         raise DposeError("budget-too-small", f"the day costs {float(spent)}, above epsilon", "epsilon")
     return plan

@@ -209,7 +209,16 @@ def told_load(patch: Patches) -> None:
 
 def no_deadline(patch: Patches) -> None:
     """A live chunk may take as long as it likes, so that the next ones are late."""
-    patch.replace("dpose.measure.live:live_config", lambda _: lambda config: config)
+    patch.replace("dpose.measure.config:CountConfig.live_deadline", lambda _: property(lambda config: Fraction(3600)))
+
+
+def looked_at_early(patch: Patches) -> None:
+    """Frames of a day are looked at before it is charged."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda one, **given: original(one, **{name: v for name, v in given.items() if name != "pixels"})
+
+    patch.replace("dpose.measure.live:replace", make)
 
 
 def unchecked_statement(patch: Patches) -> None:
@@ -289,6 +298,7 @@ MEASURE = (
     Planted("a window is claimed again", claimed_again, (LIVE,)),
     Planted("a gap is told for load", told_load, (LIVE,)),
     Planted("a live chunk has no deadline", no_deadline, (LIVE,)),
+    Planted("a day is looked at before its charge", looked_at_early, (LIVE,)),
     Planted("a count's statement is believed", unchecked_statement, (COUNTER,)),
     Planted("longer stays cost the same in the account", halved_relation, (COUNTER,)),
 )
