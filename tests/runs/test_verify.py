@@ -13,15 +13,17 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import dpose_scene.data as synthetic_module
 from dpose import files
 from dpose.cli import main
 from dpose.errors import DposeError
+from dpose.pose.folder import find_model
 from dpose.privacy.entries import EntryType, read_ledger
 from dpose.privacy.sections import AuditResult, Deployment, GroupResult, Query
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.runs.evaluate import record_query
+from dpose.runs.evaluate import evaluate_run, record_query
 from dpose.runs.verify import verify_run
 from dpose.training.folder import reseal
 from refusals import refused
@@ -387,6 +389,12 @@ def test_a_checkpoint_is_that_of_its_run(runs):
         path.write_text(json.dumps(other and genuine | other))
         sealed_again(folder)
         run_refused(folder, "checkpoint-of-other-run", str(path.relative_to(folder)))
+
+
+def test_a_run_with_a_guarantee_is_not_scored_beside_another_model(runs):
+    shipped, quiet = find_model("nano"), Console(quiet=True)
+    with refused("score-beside-private-run", where=str(runs / "dp")):
+        evaluate_run(shipped, "synthetic:ward:train", beside=[("the run", runs / "dp")], console=quiet)
 
 
 def test_a_configuration_without_data_is_said_to_be_unchecked(runs):

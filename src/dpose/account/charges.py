@@ -11,7 +11,8 @@ spent the same. Cells are the nodes of a tree: a cell's parent is in the same se
 A new set splits the cells that it cuts through; nothing else moves. A million pictures read by a thousand runs are one
 set, one cell and a thousand rows of the journal, and the cell of one picture is one look-up away.
 
-**Guarantee.** Every row is checked when it is read (docs/proofs/odometer.md): no charge of a picture is passed over.
+**Guarantee.** Every row of the journal is checked when it is read (docs/proofs/odometer.md): no charge of a picture is
+passed over, unless the tables of sets were altered without the key, which `check_account` finds.
 """
 
 from __future__ import annotations

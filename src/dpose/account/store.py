@@ -19,7 +19,8 @@ permutation, cut to 64 bits): the database alone shows how many pictures the cha
 whether it is among them. Two pictures with one hash (one pair in 10^7 for a million pictures) count as one: spending is
 never understated.
 
-A row that is changed, added or removed without the key is detected when it is next read. A whole database that is
+A row of the journal that is changed, added or removed without the key is detected when it is next read; of the tables
+of sets, `check_account` finds it. A whole database that is
 replaced by an older copy of itself is consistent: every MAC in it holds. It is detected on each machine that has seen
 more of it: an account that ends before the last row which this machine has seen, or that holds another row in its
 place, is refused (`SetBackError`). The mark of what was seen is written after a transaction, so it may be behind its
@@ -487,6 +488,10 @@ class Store:
             connection.exec_driver_sql(f"BEGIN ISOLATION LEVEL {level}")
             if write:  # read committed: what is read after the lock is what the one before has left
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{PATIENCE_S}s'")
+                connection.exec_driver_sql(  # on disk when a charge returns, however the server is set
+                    "SELECT set_config('synchronous_commit', 'on', true) "
+                    "WHERE current_setting('synchronous_commit') = 'off'"
+                )
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
         try:
             yield

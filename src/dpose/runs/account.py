@@ -62,19 +62,25 @@ def account_of(
     if data is None:
         with console.status("reading the account"), _as_written(where):
             found = datasets(delta, requested, where)
-            if wrong := check_account(where):
-                raise opened(where).altered(wrong)
+            _refuse_altered(where)
         if not found:
             return Text(f"Nothing has been charged to this account yet: {opened(where).name}")
         return Group(*(_shown(one, where) for one in found))
     marks = identity_of_data(data, console, limit).marks
     with console.status("reading the account"), _as_written(where):
         one = dataset_of(data, marks, delta, requested, where)
+        _refuse_altered(where)
     if not one.entries and not one.budgets:
         return Text(
             f"{printable(data)}: nothing that this account knows of has read any of these {len(marks):,} pictures."
         )
     return _shown(one, where)
+
+
+def _refuse_altered(where: Where) -> None:
+    """Refuse an account whose tables of pictures are not what was written, which a charge looks at in part alone."""
+    if wrong := check_account(where):
+        raise opened(where).altered(wrong)
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ from dpose.privacy.sections import Query
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.config import DEFAULT_TASK
 from dpose.runs.reporting import make_report, show_report
-from dpose.runs.scored import reserve_labels, reserve_score
+from dpose.runs.scored import protects, reserve_labels, reserve_score
 from dpose.runs.tasks import on_device, task_entry, task_of
 from dpose.training.folder import check_sealable, read_statement, reseal
 from dpose.training.trained_on import seen_line, trained_on
@@ -252,8 +252,8 @@ def evaluate_run(
         folder: A run or model folder.
         data: A data spec; the split defaults to validation.
         limit: Use only so many units, a fixed choice by name.
-        beside: Other models, by name, whose scores on the same data are shown beside this one's; their own folders
-            are left as they are.
+        beside: Other models without a guarantee, by name, whose scores on the same data are shown beside this one's;
+            their own folders are left as they are.
         detections: For AP, a detector's boxes, relative to the data's folder; the labels' own where None.
         whole_pictures: Look for people in whole pictures instead, and use no boxes.
         out: A file to write the score to as well.
@@ -274,6 +274,10 @@ def evaluate_run(
         )
     else:
         scored = entry.whole_pictures(folder, model, data, limit=limit, console=console)
+    for _, path in beside:  # whose units are not looked for among those that are scored
+        if protects(path, read_statement(path)):
+            said = "has a guarantee, so that its score is recorded with it"
+            raise DposeError("score-beside-private-run", said, str(path), "evaluate it by itself")
     if out is not None:
         check_place(out, as_file=True)
     if not scored.public:

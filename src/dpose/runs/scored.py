@@ -67,14 +67,14 @@ def reserve_score(
     Returns:
         The name of the charge, to be committed once the score is kept; "" where nothing is charged.
     """
-    protects = _protects(folder, statement)
-    if protects and same:
+    guarded = protects(folder, statement)
+    if guarded and same:
         raise _protected(name)
-    if not protects and public:
+    if not guarded and public:
         return ""
     own = protect(units, console=console)
     marks = own.identity.marks
-    if protects:
+    if guarded:
         _check_unprotected(folder, own, name, console)
     return "" if public else charge(reading_charge(folder, name, marks, unit)).id
 
@@ -107,8 +107,8 @@ def reserve_noised_score(
     Returns:
         The units, copies of one merged; and the name of the charge, to be committed once the score is kept.
     """
-    protects = _protects(folder, statement)
-    if protects and same:
+    guarded = protects(folder, statement)
+    if guarded and same:
         raise _protected(name, noised=True)
     protected = protect(units, query.relation, console=console)
     if query.relation is not Relation.ADD_REMOVE:  # which hides how many there are
@@ -121,7 +121,7 @@ def reserve_noised_score(
         if warning := large_delta(query.delta, protected.identity.units):
             console.print(warning, highlight=False, soft_wrap=True)
     marks = protected.identity.marks
-    if protects:
+    if guarded:
         _check_unprotected(folder, protected, name, console, noised=True)
     charged = reading_charge(folder, name, marks, protected.neighbours.unit.value)
     return protected, _reserve_release(charged, query, seeded)
@@ -221,7 +221,7 @@ def _check_unprotected(folder: Path, units: Protected, name: str, console: Conso
         console.print(NOT_AT_HAND, highlight=False, soft_wrap=True)
 
 
-def _protects(folder: Path, statement: PrivacyStatement | None) -> bool:
+def protects(folder: Path, statement: PrivacyStatement | None) -> bool:
     """Whether a model has a guarantee; of one whose statement is gone, whether the account knows one of its run."""
     if statement is None:
         return any(entry.events or entry.beyond for entry in _protecting(folder))
