@@ -384,6 +384,9 @@ def _damage(path, how):
         path.write_bytes(safetensors.torch.save({**tensors, "head.x.bias": torch.zeros(96, dtype=torch.int32)}))
     elif how == "extra":
         path.write_bytes(safetensors.torch.save({**tensors, "teeth": torch.zeros(1)}))
+    elif how == "nan":
+        tensors["head.x.bias"] = tensors["head.x.bias"].index_fill(0, torch.tensor([3]), float("nan"))
+        path.write_bytes(safetensors.torch.save(tensors))
     elif how == "missing":
         path.write_bytes(safetensors.torch.save({k: v for k, v in tensors.items() if k != "head.x.bias"}))
 
@@ -398,6 +401,7 @@ def _damage(path, how):
         ("shape", ("tensor-of-wrong-shape", ("head.x.bias", "7", "96"))),
         ("type", ("tensor-of-wrong-type", ("head.x.bias", "torch.int32"))),
         ("extra", ("tensor-unknown", "teeth")),
+        ("nan", ("tensor-not-finite", "head.x.bias")),
         ("missing", ("tensor-missing", "head.x.bias")),
     ],
 )
@@ -407,6 +411,20 @@ def test_weights_that_are_not_this_models(tmp_path, how, says):
     with refused(*says) as caught:
         load_model(tmp_path)
     assert str(tmp_path / "model.safetensors") in caught.value.line()
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there(tmp_path, device):
+    save_model(small("folded"), tmp_path)
+    with refused("device-unavailable", where=f"device {device}"):
+        load_model(tmp_path, device=device)
+
+
+def test_models_of_ones_own_are_told_what_to_do():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
+    for call in (fold_batchnorm, lambda one: apply_strategy(one, "light")):
+        with refused("model-not-pose", where=("Sequential", "nn.GroupNorm in place of BatchNorm")):
+            call(model)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,23 @@
 """Prediction puts joints where they are in the picture, mirrored or not."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from dpose.media.drawing import draw_skeleton
 from dpose.pose.model import PoseConfig, PoseModel
-from dpose.pose.predict import Pose, for_prediction, predict_frames, predict_image, predict_outputs, to_supervision
+from dpose.pose.predict import (
+    Pose,
+    for_prediction,
+    predict_frames,
+    predict_image,
+    predict_outputs,
+    predict_people,
+    to_supervision,
+)
 from dpose.pose.skeletons import MPII
 
 SIZE = (64, 48)
@@ -152,11 +163,32 @@ def test_a_copy_for_prediction_predicts_the_same(preset):
 
 @pytest.mark.parametrize(
     "image",
-    [np.zeros((8, 8), np.uint8), np.zeros((8, 8, 4), np.uint8), np.zeros((8, 8, 3)), np.zeros((0, 8, 3), np.uint8)],
+    [
+        *(
+            np.zeros((8, 8), np.uint8),
+            np.zeros((8, 8, 4), np.uint8),
+            np.zeros((8, 8, 3)),
+            np.zeros((0, 8, 3), np.uint8),
+        ),
+        *(Image.new("RGB", (8, 8)), Path("a.png"), "a.png", [[[0, 0, 0]]], torch.zeros(8, 8, 3, dtype=torch.uint8)),
+    ],
+    ids=lambda image: type(image).__name__,
 )
 def test_what_is_no_picture_is_refused(image):
-    with pytest.raises(ValueError, match="uint8"):
+    with pytest.raises(ValueError, match=r"^a picture is a uint8 \(H, W, 3\) RGB array, not .*$"):
         predict_image(finder(), image)
+
+
+@pytest.mark.parametrize("boxes", [(1, 2, 3, 4), [(1, 2, 3)], [(1, 2, 3, 4, 0.9)], [[(1, 2, 3, 4)]]])
+def test_boxes_of_another_shape_are_refused(boxes):
+    with pytest.raises(ValueError, match=r"^a box is x0, y0, x1, y1, of shape \(4,\), not \(.*\)$"):
+        predict_people(finder(), dots((0, 3), (0, 60)), boxes)
+
+
+@pytest.mark.parametrize("at_once", [0, -1])
+def test_no_crop_at_once_is_refused(at_once):
+    with pytest.raises(ValueError, match=f"^at_once must be at least 1, not {at_once}$"):
+        predict_people(finder(), dots((0, 3), (0, 60)), [(0, 0, 9, 9)], at_once=at_once)
 
 
 def test_drawing_shows_confident_joints_only():

@@ -85,7 +85,15 @@ def test_rate_one_takes_everybody_and_no_unit_gives_an_empty_batch():
     assert poisson_batch(0, 0.5, stream).shape == (0,)
 
 
-@pytest.mark.parametrize(("n", "rate"), [(5, 0.0), (5, -0.1), (5, 1.1), (-1, 0.5), (5, float("nan"))])
+@pytest.mark.parametrize(("n", "rate"), [(np.int64(1000), np.float32(0.5)), (1000, Fraction(1, 2))])
+def test_numbers_of_any_type_draw_the_same(n, rate):
+    one, other = (AesNoise(Key.from_seed(0)).stream(Purpose.PRIVATE_SAMPLER) for _ in range(2))
+    assert np.array_equal(poisson_batch(n, rate, one), poisson_batch(1000, 0.5, other))
+
+
+@pytest.mark.parametrize(
+    ("n", "rate"), [(5, 0.0), (5, -0.1), (5, 1.1), (-1, 0.5), (5, float("nan")), (5.5, 0.5), ("5", 0.5), (5, "half")]
+)
 def test_impossible_rates_are_refused(n, rate):
     with pytest.raises(ValueError, match="cannot sample"):
         poisson_batch(n, rate, AesNoise(Key.from_seed(0)).stream(Purpose.PRIVATE_SAMPLER))

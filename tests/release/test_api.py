@@ -487,3 +487,22 @@ def test_a_plan_knows_whether_it_is_of_a_picture_or_of_a_clip():
     assert bind(config, Shape.of(32, 32, 1, 255)).frames is None
     assert bind(config, Shape.of(32, 32, 1, 255, 1)).frames == 1
     assert bind(config, Shape.of(32, 32, 1, 255, 5)).frames == 5
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda: dpose.pixelize(GREY, 2, neighbors="pixels:3000", public=True), "did you mean neighbours?"),
+        (lambda: pixelize(GREY, 2, detla=1e-5), "did you mean delta?"),
+        (lambda: pixelize(GREY, 2, agian=True), "did you mean again?"),
+        (lambda: dpose.release_video("a.mp4", "b.mp4", 8, 1e-5, neighbor="clip"), "did you mean neighbours?"),
+        (lambda: dpose.release_video("a.mp4", "b.mp4", 8, 1e-5, kepp_sound=True), "did you mean keep_sound?"),
+        (lambda: dpose.Pixelization.of(2, detla=1e-5), "did you mean delta?"),
+        (lambda: dpose.Pixelization.of(2, neighbors="pixels:3000"), "did you mean neighbours?"),
+        (lambda: dpose.Projection.of(2, 1e-5, zzz=1), "known are colour, "),
+    ],
+)
+def test_a_misspelt_keyword_is_not_passed_over(call, hint):
+    """It would leave the default in force, which may hide less."""
+    with refused("setting-unknown", where=hint):
+        call()

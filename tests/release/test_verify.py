@@ -452,3 +452,11 @@ def test_a_video_without_sound_track_says_no_sound(tmp_path):
                 out.mux(packet)
     beside(tmp_path / "c.mp4", made)
     release_refused(tmp_path / "c.mp4", "sound-differs-from-statement")
+
+
+def test_a_path_may_be_text_and_a_folder_is_refused(tmp_path):
+    pixelize(GREY, 2, 16, 8).save(tmp_path / "a.png")
+    assert verify_release(str(tmp_path / "a.png")) == verify_release(tmp_path / "a.png")
+    for folder in (tmp_path, str(tmp_path)):
+        with refused("release-is-folder", where=tmp_path):
+            verify_release(folder)

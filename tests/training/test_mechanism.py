@@ -7,6 +7,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -64,6 +65,32 @@ def test_calibration_gives_the_event_of_the_plan(relation, clip):
 def test_a_delta_that_is_too_large_for_the_units_is_refused():
     with refused("delta-above-one-in-n"):
         dpose.calibrate(**{**BUDGET, "delta": 1e-3})
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "named"),
+    [
+        ({"expected_batch_size": float("nan")}, "setting-not-positive", "expected_batch_size"),
+        ({"units": 0}, "setting-not-positive", "units"),
+        ({"units": -1}, "setting-not-positive", "units"),
+        ({"units": "9"}, "setting-not-number", "units must be a number, not '9'"),
+        ({"epsilon": "2"}, "setting-not-number", "epsilon must be a number, not '2'"),
+        ({"delta": "1e-4"}, "setting-not-number", "delta must be a number, not '1e-4'"),
+        ({"clip": "1"}, "setting-not-number", "clip must be a number, not '1'"),
+        ({"steps": 2.5}, "steps-not-positive", "2.5"),
+        ({"steps": True}, "steps-not-positive", "True"),
+        ({"relation": "zero_out"}, "choice-unknown", ("zero_out", "choose one of zero-out")),
+        ({"accountant": "prv"}, "choice-unknown", ("prv", "choose one of pld, rdp")),
+    ],
+)
+def test_what_cannot_be_calibrated_for_is_refused_in_one_line(changes, code, named):
+    with refused(code, where=named):
+        dpose.calibrate(**{**BUDGET, **changes})
+
+
+def test_numpys_numbers_calibrate_as_pythons():
+    numbers = {"units": np.int64(2_000), "expected_batch_size": np.float32(200), "steps": np.int64(60)}
+    assert dpose.calibrate(**{**BUDGET, **numbers}) == dpose.calibrate(**BUDGET)
 
 
 @pytest.mark.parametrize("size", [1, 4, 7, 32, None])

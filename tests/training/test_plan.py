@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -18,6 +19,7 @@ from dpose.privacy.ranges import MAX_CLIP, MAX_SIGMA, MIN_CLIP, large_delta
 from dpose.runs.explain import explain_plan
 from dpose.training.clip import UNITS, Grid
 from dpose.training.methods import METHODS
+from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan, shared_budget
 from refusals import refused
 from tiers import rest_slow
@@ -59,6 +61,37 @@ def plan(**changes):
 def test_refusals(changes, words):
     with refused(*words):
         plan(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"epsilon": "8"}, "epsilon must be a number, not '8'"),
+        ({"delta": "1e-5"}, "delta must be a number, not '1e-5'"),
+        ({"steps": "1"}, "steps must be a number, not '1'"),
+        ({"clip_norm": "1"}, "clip_norm must be a number, not '1'"),
+        ({"epochs": None}, "epochs must be a number, not None"),
+        ({"ema_decay": True}, "ema_decay must be a number, not True"),
+        ({"relation": "add-or-remove", "nominal_units": "9"}, "nominal_units must be a number, not '9'"),
+    ],
+)
+def test_what_is_no_number_is_named(changes, line):
+    with refused("setting-not-number", where=line):
+        plan(**changes)
+
+
+@pytest.mark.parametrize("name", ["lr", "warmup"])
+def test_an_optimizers_number_that_is_none_is_named(name):
+    with refused("setting-not-number", where=f"{name} must be a number, not 'a'"):
+        OptimizerConfig(**{name: "a"})
+
+
+def test_numpys_numbers_are_pythons():
+    given = plan(epsilon=np.float64(4), steps=np.int64(3), clip_norm=np.float32(1), expected_batch_size=np.int32(50))
+    same = plan(epsilon=4.0, steps=3, clip_norm=1.0)
+    assert json.dumps(given.to_dict()) == json.dumps(same.to_dict())
+    assert json.dumps(plan(epsilon=4).to_dict()["epsilon"]) == "4"  # as it was written: the digest is of it
+    assert given.bind(100) == same.bind(100)
 
 
 def test_a_delta_above_a_tenth_of_one_over_n_is_warned_of():

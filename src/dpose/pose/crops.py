@@ -51,9 +51,12 @@ def crop_transform(
         (2, 3) float64, picture to crop.
 
     Raises:
-        ValueError: the box is empty or not finite, or padding or scale is not positive.
+        ValueError: the box is not four numbers, empty or not finite, or padding or scale is not positive.
     """
-    x0, y0, x1, y1 = (float(v) for v in np.asarray(box, np.float64))
+    corners = np.asarray(box, np.float64)
+    if corners.shape != (4,):
+        raise ValueError(f"a box is x0, y0, x1, y1, of shape (4,), not {corners.shape}")
+    x0, y0, x1, y1 = corners.tolist()
     if not (math.isfinite(x0 + y0 + x1 + y1) and x1 > x0 and y1 > y0 and padding * scale > 0):
         raise ValueError(f"box ({x0}, {y0}, {x1}, {y1}) with padding {padding} and scale {scale} holds nothing")
     enlarged, turned, mirrored = (np.array([value]) for value in (padding * scale, rotation, flip))

@@ -79,11 +79,26 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
 
     Raises:
         DposeError: a file is missing, cut off, not what it should be, or of another task; a tensor is
-            missing, unknown or of another shape.
+            missing, unknown, of another shape or not finite; or there is no such device.
     """
     folder = fetched(str(folder)) if str(folder).startswith(PREFIX) else find_model(str(folder))
-    if is_elsewhere(folder):
-        return read_elsewhere(folder).to(torch.device(device))
+    model = read_elsewhere(folder) if is_elsewhere(folder) else _read_folder(folder)
+    path = folder / WEIGHTS if folder.is_dir() else folder
+    for name, tensor in model.state_dict().items():
+        if not tensor.isfinite().all():
+            raise DposeError("tensor-not-finite", f"{name} holds numbers that are not finite", str(path))
+    try:
+        return model.to(torch.device(device))
+    except (AssertionError, RuntimeError, TypeError) as error:  # as the build of torch and the driver have it
+        raise DposeError(
+            "device-unavailable",
+            f"cannot be used ({first_line(error)})",
+            f"device {device}",
+            "leave it out, or say cpu",
+        ) from error
+
+
+def _read_folder(folder: Path) -> PoseModel:
     config = _read_config(folder / CONFIG)
     try:
         model = PoseModel(config)
@@ -93,7 +108,7 @@ def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
     tensors = read_tensors(path)
     fill(model, tensors, str(path), "its config.json is of another model")
     model.source = folder
-    return model.to(torch.device(device)).eval()
+    return model.eval()
 
 
 def _read_config(path: Path) -> PoseConfig:

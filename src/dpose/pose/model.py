@@ -232,7 +232,11 @@ def fold_batchnorm(model: PoseModel) -> PoseModel:
     Equal to `model` in evaluation mode, up to rounding. No layer of the copy mixes examples and no buffer is
     written, in training mode too, which makes per-unit gradients exact. Every parameter of the
     copy trains: apply the strategy to it. A model without BatchNorm is copied as it is.
+
+    Raises:
+        DposeError: it is no pose model of dpose's.
     """
+    _check_ours(model, "in a model of your own use nn.GroupNorm in place of BatchNorm")
     copied = copy.deepcopy(model)
     if model.config.norm == "batch":
         from dpose.pose.tinyvit import replace_conv_norms  # importing timm takes a second: only if needed
@@ -265,9 +269,10 @@ def apply_strategy(model: PoseModel, strategy: Strategy) -> list[str]:
     of stage two, cost a forward pass and no backward pass, nor memory for its activations.
 
     Raises:
-        DposeError: there is no such strategy.
+        DposeError: there is no such strategy, or it is no pose model of dpose's.
     """
     _one_of("strategy", strategy, get_args(Strategy))
+    _check_ours(model, "set requires_grad of your own model's parameters, and use nn.GroupNorm in place of BatchNorm")
     layers = dict(model.named_modules())
     frozen = tuple(f"backbone.{start}" for start in model.config.backbone.frozen)
     untaught = tuple(f"head.{layer}." for layer in model.codec.untaught)
@@ -291,6 +296,11 @@ def _trains(strategy: Strategy, name: str, layer: nn.Module, frozen: tuple[str, 
     if strategy in ("full", "scratch") or not name.startswith(frozen):
         return True
     return strategy == "finetune" and isinstance(layer, nn.LayerNorm)
+
+
+def _check_ours(model: object, fix: str) -> None:
+    if not isinstance(model, PoseModel):
+        raise DposeError("model-not-pose", f"must be a dpose.PoseModel, not {type(model).__name__}", "model", fix)
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:

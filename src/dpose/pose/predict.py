@@ -53,7 +53,7 @@ def predict_image(
         flip_test: Average with the prediction on the mirrored crop: a little better, at twice the cost.
 
     Raises:
-        ValueError: the picture is not (H, W, 3) uint8, or the box is empty.
+        ValueError: the picture is not a uint8 (H, W, 3) array, or the box is empty or not four numbers.
     """
     return predict_frames(model, [image], [None if box is None else [box]], flip_test=flip_test)[0][0]
 
@@ -76,7 +76,7 @@ def predict_people(
         at_once: Crops in one forward pass.
 
     Raises:
-        ValueError: a box is empty.
+        ValueError: as `predict_frames`.
     """
     return predict_frames(model, [image], [boxes], flip_test=flip_test, at_once=at_once)[0]
 
@@ -98,16 +98,20 @@ def predict_frames(
         images: Each uint8, (H, W, 3) RGB, of any size.
         boxes: The people of each picture (`predict_people`); None for one person that fills it.
         flip_test: Average with the predictions on mirrored crops.
-        at_once: Crops in one forward pass.
+        at_once: Crops in one forward pass, at least 1.
 
     Raises:
-        ValueError: a picture is not (H, W, 3) uint8, or a box is empty.
+        ValueError: a picture is not a uint8 (H, W, 3) array, a box is empty or not four numbers, or at_once is below 1.
     """
+    if at_once < 1:
+        raise ValueError(f"at_once must be at least 1, not {at_once}")
     size = model.config.input_size
     wanted: list[tuple[int, Matrix]] = []
     for number, (image, people) in enumerate(zip(images, boxes, strict=True)):
-        if image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
-            raise ValueError(f"a picture is uint8 (H, W, 3), not {image.dtype} {image.shape}")
+        array = isinstance(image, np.ndarray)
+        if not array or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
+            given = f"{image.dtype} {image.shape}" if array else type(image).__name__
+            raise ValueError(f"a picture is a uint8 (H, W, 3) RGB array, not {given}")
         if people is None:
             whole = whole_frame(cast(tuple[int, int], image.shape[:2]))
             wanted.append((number, crop_transform(whole, size, padding=1.0)))

@@ -20,8 +20,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from fractions import Fraction
-from numbers import Rational
+from numbers import Integral, Rational, Real
 from typing import Any, SupportsFloat
 
 from dpose.errors import DposeError
@@ -139,12 +140,24 @@ MAX_DIGITS = 400
 """A number in a statement may have this many digits; a longer one is an attack on anyone who reads it."""
 
 
+def plain_number(value: Any, name: str) -> Any:
+    """A number as it is, but one of NumPy's as Python's own, of the same value.
+
+    Raises:
+        DposeError: it is no number, such as text.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        raise DposeError("setting-not-number", f"{name} must be a number, not {value!r:.40}")
+    return value.item() if hasattr(value, "item") else value
+
+
 def check_epsilon(value: float) -> None:
     """Refuse an epsilon that is not a positive, finite number.
 
     Raises:
         DposeError: it is not.
     """
+    plain_number(value, "epsilon")
     if not (math.isfinite(value) and value > 0):
         raise DposeError("epsilon-not-positive", f"epsilon must be a positive number, not {value}")
 
@@ -155,6 +168,7 @@ def check_delta(value: float, n: int | None = None) -> None:
     Raises:
         DposeError: it is.
     """
+    plain_number(value, "delta")
     if not 0 < value < 1:
         raise DposeError(
             "delta-out-of-range",
@@ -208,6 +222,7 @@ def check_rate(value: float) -> None:
     Raises:
         DposeError: it is.
     """
+    plain_number(value, "the sampling rate")
     if not 0 < value <= 1:
         raise DposeError("sampling-rate-out-of-range", f"the sampling rate must lie in (0, 1], not {value}")
 
@@ -218,7 +233,7 @@ def check_steps(value: int) -> None:
     Raises:
         DposeError: it is not.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 1 << 53:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value < 1 << 53:
         raise DposeError("steps-not-positive", f"steps must be a whole number from 1 to 2^53, not {value!r:.40}")
 
 
@@ -228,6 +243,7 @@ def check_sigma(value: float) -> None:
     Raises:
         DposeError: it is.
     """
+    plain_number(value, "the noise multiplier")
     if not MIN_SIGMA <= value <= MAX_SIGMA:
         raise DposeError(
             "noise-out-of-range",

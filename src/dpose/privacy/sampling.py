@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -22,7 +23,7 @@ def poisson_batch(n: int, rate: float, stream: Stream | None = None) -> NDArray[
     Public: n (a nominal number under add-or-remove) and the rate; the sample and its size are private.
 
     Args:
-        n: Number of units.
+        n: Number of units, a whole number.
         rate: Sampling rate q, in (0, 1].
         stream: A stream for this step's batch alone; None for one under a fresh key of the operating system.
 
@@ -30,17 +31,21 @@ def poisson_batch(n: int, rate: float, stream: Stream | None = None) -> NDArray[
         Indices in ascending order, int64, (size,). Empty if no unit was drawn.
 
     Raises:
-        ValueError: n < 0 or the rate is not in (0, 1].
+        ValueError: n is below 0 or no whole number, or the rate is not in (0, 1].
     """
-    if n < 0 or not 0 < rate <= 1:
+    try:
+        units, share = operator.index(n), rate if isinstance(rate, Fraction) else Fraction(float(rate))
+    except (TypeError, ValueError, OverflowError):
+        units, share = -1, Fraction(0)
+    if units < 0 or not 0 < share <= 1:
         raise ValueError(f"cannot sample from {n} units with rate {rate}")
     stream = stream or AesNoise(Key.fresh()).stream(Purpose.PRIVATE_SAMPLER)
-    threshold = int(Fraction(rate) * 2**64)
+    threshold = int(share * 2**64)
     if threshold == 2**64:
-        return np.arange(n, dtype=np.int64)
+        return np.arange(units, dtype=np.int64)
     drawn = []
-    for start in range(0, n, WORDS_AT_ONCE):
-        words = stream.uint64(min(WORDS_AT_ONCE, n - start))
+    for start in range(0, units, WORDS_AT_ONCE):
+        words = stream.uint64(min(WORDS_AT_ONCE, units - start))
         drawn.append(np.flatnonzero(words < np.uint64(threshold)).astype(np.int64) + start)
     return np.concatenate(drawn) if drawn else np.empty(0, np.int64)
 

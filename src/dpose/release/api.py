@@ -35,6 +35,7 @@ from dpose.release.config import (
     Projection,
     ProjectionSettings,
     ReleaseConfig,
+    refuse_unknown,
 )
 from dpose.release.counting import release_charge, reserved_release, settings_digest
 from dpose.release.embed import stamped_picture
@@ -171,9 +172,11 @@ def pixelize(
             floating-point noise and no guarantee; the statement says what does not hold; 3 takes `PaperRegions`).
 
     Raises:
-        DposeError: the picture or a setting is out of range, it was released before, or a budget would be passed.
+        DposeError: a setting is unknown, it or the picture is out of range, the picture was released before, or a
+            budget would be passed.
         RuntimeError: the source's key was used for a release before.
     """
+    refuse_unknown(settings, PixelizeSettings, pixelize)
     near = either(neighbours, protect, face_size)
     terms, chosen = _parted(settings, ArrayTerms)
     return release_array(image, Pixelization.of(epsilon, near, block, **chosen), **terms)
@@ -318,9 +321,11 @@ def release_video(
         The statement. Where `out` holds just this release of just this video already, its own: nothing is done then.
 
     Raises:
-        DposeError: a setting is out of range or does not fit the video, it was released before, a budget would be
-            passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under `out`.
+        DposeError: a setting is unknown, out of range or does not fit the video, it was released before, a budget
+            would be passed, or the video cannot be read, ends early, or cannot be written; then nothing is left under
+            `out`.
     """
+    refuse_unknown(settings, VideoSettings, release_video)
     near = either(neighbours, protect, face_size)
     terms, chosen = _parted(settings, FileTerms)
     progress, about = terms.pop("progress", None), terms.pop("about", NOT_SAID)

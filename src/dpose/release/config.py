@@ -9,8 +9,9 @@ gives it: numbers as text, neighbours and restorations by name.
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -18,7 +19,7 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 
 from numpy.typing import NDArray
 
-from dpose.errors import DposeError
+from dpose.errors import DposeError, did_you_mean
 from dpose.privacy.neighbours import CELL_FORMS, ONE_FRAME, RELEASE_FORMS, Neighbours
 from dpose.privacy.ranges import as_given, check_delta, parse_exact
 from dpose.release import projections
@@ -185,8 +186,9 @@ class Pixelization:
                 of a restoration: the published algorithms are shown as they are.
 
         Raises:
-            DposeError: a value is out of range or not a number.
+            DposeError: a setting is unknown, or a value is out of range or not a number.
         """
+        refuse_unknown(settings, PixelizationSettings, cls.of)
         paper, colour = settings.get("paper"), settings.get("colour")
         restoration = Restoration.chosen(settings.get("restore", LEARNED))
         regions, side = settings.get("regions"), None if block in (None, AUTO) else block
@@ -349,8 +351,9 @@ class Projection:
                 as it is. Without a colour, what is clipped or a paper's has rgb.
 
         Raises:
-            DposeError: a value is out of range or not a number.
+            DposeError: a setting is unknown, or a value is out of range or not a number.
         """
+        refuse_unknown(settings, ProjectionSettings, cls.of)
         clip, paper = settings.get("clip_norm"), settings.get("paper", False)
         restoration = Restoration.chosen(settings.get("restore", LEARNED))
         norm = None if clip is None else float(exact(clip, "clip-norm"))
@@ -405,6 +408,24 @@ class Projection:
 
 
 ReleaseConfig: TypeAlias = Pixelization | Projection
+
+
+def refuse_unknown(settings: Iterable[str], known: type, call: Callable[..., Any]) -> None:
+    """Refuse a misspelt keyword: passed over, it would leave the default in force, which may hide less.
+
+    Args:
+        settings: Names that were given.
+        known: The `TypedDict` of those that `call` takes besides its own parameters.
+        call: What they were given to.
+
+    Raises:
+        DposeError: one is not known.
+    """
+    names = [*known.__annotations__, *list(inspect.signature(call).parameters)[:-1]]
+    for name in settings:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"known are {', '.join(names)}"
+            raise DposeError("setting-unknown", f"no setting is called {name!r}", fix=hint)
 
 
 def exact(value: Number, name: str) -> Fraction:

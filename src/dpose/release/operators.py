@@ -217,10 +217,10 @@ def register_operator(name: str, make: MakeOperator, about: str, *, drawn: bool 
         colours: True if `colour_planes` knows how much it changes where luma and chroma are apart.
 
     Raises:
-        ValueError: the name is taken.
+        DposeError: the name is taken.
     """
     if name in OPERATORS:
-        raise ValueError(f"there is an operator {name!r} already")
+        raise DposeError("operator-exists", "there is an operator of this name already", name, "choose another name")
     OPERATORS[name] = OperatorEntry(make, about, drawn, colours)
 
 

@@ -148,16 +148,22 @@ def _claims(file: Path) -> bool:
     return True
 
 
-def verify_release(path: Path) -> tuple[PrivacyStatement, str]:
+def verify_release(path: str | Path) -> tuple[PrivacyStatement, str]:
     """Check one released file.
+
+    Args:
+        path: A picture or video that was released, or an archive of released values (.npz).
 
     Returns:
         The file's statement, and one line that says what was found, and what could not be checked.
 
     Raises:
-        DposeError: there is no statement, it belongs to other content, it does not add up, or released sums cannot hold
-            the noise that it records; names what differs.
+        DposeError: it is no file, there is no statement, it belongs to other content, it does not add up, or released
+            sums cannot hold the noise that it records; names what differs.
     """
+    path = Path(path)
+    if path.is_dir():
+        raise DposeError("release-is-folder", "is a folder", str(path), "name one file, or run dpose verify FOLDER")
     try:
         with unchanged(path):
             found = _opened(path)

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpose.errors import DposeError
+from dpose.privacy.ranges import plain_number
 
 if TYPE_CHECKING:
     import torch
@@ -49,6 +50,8 @@ class OptimizerConfig:
     schedule_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("lr", "warmup"):
+            object.__setattr__(self, name, plain_number(getattr(self, name), name))
         if self.schedule not in SCHEDULES and self._torch_schedule() is None:
             raise DposeError(
                 "schedule-unknown",

@@ -32,6 +32,8 @@ from dpose.privacy.ranges import (
     check_delta,
     check_epsilon,
     check_sigma,
+    check_steps,
+    plain_number,
     upper,
 )
 from dpose.training.clip import UNITS, Clip
@@ -43,6 +45,11 @@ if TYPE_CHECKING:
     from dpose.privacy.protected import Protected
 
 PRIVATE_LOSSES = ("plain", "residual")
+NUMBERS = (
+    *("epsilon", "delta", "epochs", "steps", "expected_batch_size", "clip_norm", "noise_multiplier", "nominal_units"),
+    *("ema_decay", "augmentation_multiplicity", "public_weight", "average_last"),
+)
+"""The fields of a plan that hold a number, or None where that is the default."""
 NOISES: Mapping[str, SampledNoise] = {"exact": ROUNDED, "float": FLOATING}
 
 
@@ -118,6 +125,10 @@ class TrainingPlan:
             raise DposeError(
                 "method-unknown", f"unknown method {self.method!r}", fix=f"choose one of {', '.join(METHODS)}"
             )
+        for name in NUMBERS:
+            value = getattr(self, name)
+            if value is not None or getattr(TrainingPlan, name) is not None:
+                object.__setattr__(self, name, plain_number(value, name))
         _positive("expected_batch_size", self.expected_batch_size)
         _positive("epochs", self.epochs)
         if self.steps is not None:
@@ -396,8 +407,8 @@ def calibrate(
     Args:
         epsilon: The budget of all steps together.
         delta: Below 1 / `units`.
-        units: The number of units.
-        expected_batch_size: Units in a Poisson sample on average.
+        units: The number of units, above 0.
+        expected_batch_size: Units in a Poisson sample on average, above 0.
         steps: Steps, each of which takes one noised sum.
         clip: The bound on each unit's gradient; a number C stands for `Clip(C)`.
         relation: The neighbouring relation.
@@ -406,11 +417,17 @@ def calibrate(
     Raises:
         DposeError: a value is out of range, or no noise meets the budget.
     """
+    units, expected_batch_size = plain_number(units, "units"), plain_number(expected_batch_size, "expected_batch_size")
+    _positive("units", units)
+    _positive("expected_batch_size", expected_batch_size)
     check_delta(delta, units)
+    check_steps(steps)
+    steps = int(steps)
     rate = min(1.0, expected_batch_size / units)
-    relation, accountant = Relation(relation), Accountant(accountant)
+    relation = _choice(Relation, relation, "relation")
+    accountant = _choice(Accountant, accountant, "accountant", OF_RUNS)
     sigma = noise_multiplier(epsilon, delta, rate, steps, relation=relation, accountant=accountant)
-    bound = clip.bound if isinstance(clip, Clip) else Clip(clip).bound
+    bound = clip.bound if isinstance(clip, Clip) else Clip(plain_number(clip, "clip")).bound
     event = SampledGaussian(rate, sigma, steps, bound, type=ROUNDED)
     # recomputed from the event itself: neither a rounding nor a stale cache can understate the claim
     claimed = _cost(event, delta, relation, accountant)

@@ -121,6 +121,10 @@ class Labels:
         entries: Number of people in the file, for predictions in its order, those left out too; 0 if predictions name
             pictures by number.
         cache: Cache of decoded pictures on disk; None for no cache.
+
+    Raises:
+        DposeError: a person's field is no array of its shape; or, of somebody to learn from, a labelled joint is not
+            finite, or the corners hold nothing.
     """
 
     name: str
@@ -132,6 +136,37 @@ class Labels:
     padding: float = PADDING
     entries: int = 0
     cache: PictureCache | None = field(default_factory=picture_cache)
+
+    def __post_init__(self) -> None:
+        joints = len(self.skeleton)
+        shapes = {"keypoints": (joints, 2), "flags": (joints,), "corners": (4,), "box": (4,)}
+        learnt = []
+        for picture in self.pictures:
+            for person in picture.people:
+                where = f"{picture.name}, person {person.id}"
+                for name, shape in shapes.items():
+                    value: Any = getattr(person, name)
+                    if value is None and name in ("corners", "box"):
+                        continue
+                    if not isinstance(value, np.ndarray) or value.shape != shape or value.dtype.kind not in "biuf":
+                        kind = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+                        said = f"{name} must be an array of numbers of shape {shape}, not {kind}"
+                        raise DposeError("label-of-wrong-shape", said, where)
+                if person.corners is not None:
+                    learnt.append((where, person.keypoints, person.flags, person.corners))
+        if not learnt:
+            return
+        # all at once: one by one takes seconds for a hundred thousand people
+        places, *columns = zip(*learnt, strict=True)
+        keypoints, flags, corners = map(np.stack, columns)
+        lost = (~np.isfinite(keypoints).all(axis=2) & (flags > 0)).any(axis=1) | ~np.isfinite(flags).all(axis=1)
+        if lost.any():
+            said = "keypoints of a labelled joint, and flags, must be finite"
+            raise DposeError("joint-not-finite", said, places[lost.argmax()], "give it the flag 0, or a place")
+        void = ~(np.isfinite(corners).all(axis=1) & (corners[:, :2] < corners[:, 2:]).all(axis=1))
+        if void.any():
+            said = f"corners must be x0 < x1 and y0 < y1, not {corners[void.argmax()].tolist()}"
+            raise DposeError("corners-hold-nothing", said, places[void.argmax()], "say None for no box")
 
     @property
     def people(self) -> tuple[LabelledPerson, ...]:
@@ -379,9 +414,8 @@ def clipped(box: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float
     high = np.array(size[::-1], np.float64) - 1
     low_corner = np.clip([x, y], 0, high)
     high_corner = np.clip([x + w, y + h], 0, high)
-    if w <= 0 or h <= 0 or (high_corner <= low_corner).any():
-        return None
-    return np.concatenate([low_corner, high_corner]).astype(np.float32)
+    corners = np.concatenate([low_corner, high_corner]).astype(np.float32)
+    return None if w <= 0 or h <= 0 or (corners[2:] <= corners[:2]).any() else corners
 
 
 def units_of(
