@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_check
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.errors import DposeError
+
 if TYPE_CHECKING:
     import torch
 
@@ -359,7 +361,10 @@ class Task(Protocol):
         """
 
     def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
-        """Stack units into a batch (`pad_views` does the common case)."""
+        """Stack units into a batch (`pad_views` does the common case).
+
+        What it makes of one unit must not depend on the others: no mean over the batch, no type or size of the first.
+        """
 
     def metric(self) -> Metric:
         """A fresh metric."""
@@ -414,11 +419,30 @@ def view_bucket(count: int) -> int:
     return next(b for b in (1, 2, 4, MAX_VIEWS) if count <= b)
 
 
+Form = dict[str, tuple[Any, ...]]
+"""What arrays are, by their names: types and shapes, no values."""
+
+
+def form_of(arrays: Mapping[str, Any]) -> Form:
+    """Type and shape of each array; a number or a list counts as the array that NumPy makes of it."""
+    return {name: (a.dtype, a.shape) for name, value in arrays.items() for a in (np.asarray(value),)}
+
+
+def unlike(one: Form, other: Form) -> str:
+    """The first name under which two forms differ, and what each has there."""
+    name = next(n for n in sorted({*one, *other}) if one.get(n) != other.get(n))
+    return f"{name}: " + ", ".join(" ".join(map(str, form.get(name, ("none",)))) for form in (one, other))
+
+
 def pad_views(units: Sequence[Sequence[View]]) -> UnitBatch:
-    """Stack units of equal image size, padding with views of weight 0 to the largest bucket among them.
+    """Stack units, padding each with copies of its first view, of weight 0, to the largest bucket among them.
+
+    All views have pictures of one size and the same labels, of the same types and shapes: an array of another type
+    would be rounded or cut to that of the first view, so that one unit would change what others say.
 
     Raises:
         ValueError: `units` is empty, a unit has no view or more than `MAX_VIEWS`, or weights are not positive.
+        DposeError: Views differ in a type or a shape, or a picture is not of uint8.
     """
     if not units:
         raise ValueError("no units to collate")
@@ -428,17 +452,28 @@ def pad_views(units: Sequence[Sequence[View]]) -> UnitBatch:
         if not all(v.weight > 0 for v in views):
             raise ValueError("a view's weight must be positive")
     width = view_bucket(max(len(views) for views in units))
-    first = units[0][0]
+    pictures, labels = (form_of(part) for part in ({"image": units[0][0].image}, units[0][0].target))
+    for view in (view for views in units for view in views):
+        for known, arrays in ((pictures, {"image": view.image}), (labels, view.target)):
+            if (form := form_of(arrays)) != known:
+                what = f"views of one batch differ in {unlike(known, form)}"
+                raise DposeError("views-not-alike", what, fix="give those of all units one type and shape")
+    kind, shape = pictures["image"]
+    if kind != np.uint8:
+        raise DposeError("image-not-uint8", f"image holds {kind}, not uint8", fix="scale it to 0..255 and round")
     # channels before time and space: ([T,] H, W, C) -> (C, [T,] H, W), picture by picture, which is six times as fast
-    images = np.zeros((len(units), width, first.image.shape[-1], *first.image.shape[:-1]), np.uint8)
-    targets = {k: np.zeros((len(units), width, *np.shape(v)), np.asarray(v).dtype) for k, v in first.target.items()}
+    images = np.zeros((len(units), width, shape[-1], *shape[:-1]), np.uint8)
+    targets = {k: np.zeros((len(units), width, *size), of) for k, (of, size) in labels.items()}
     weights = np.zeros((len(units), width), np.float32)
     for u, views in enumerate(units):
         for v, view in enumerate(views):
-            images[u, v] = np.moveaxis(view.image, -1, 0)
+            images[u, v] = np.moveaxis(np.asarray(view.image), -1, 0)
             weights[u, v] = view.weight
             for k, value in view.target.items():
                 targets[k][u, v] = value
+        # copies and not zeros: a mean over no joint at all is not finite, and no weight would take that back
+        for array in (images, *targets.values()):
+            array[u, len(views) :] = array[u, 0]
     import torch
 
     inputs = torch.from_numpy(images)

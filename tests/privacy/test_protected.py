@@ -205,6 +205,30 @@ class TestIdentity:
         assert not (tmp_path / "run").exists()
         assert charges(tmp_path / "state") == []
 
+    @pytest.mark.parametrize("wrap", [Bare, lambda dots: dots])
+    def test_labels_of_another_type_are_refused_before_anything_is_charged(self, dots, tmp_path, wrap):
+        """In a batch they would be rounded to the types of other units."""
+        data = dots.data(60)
+        data.views[7] = [replace(view, target={"way": 0.9}) for view in data.views[7]]
+        with refused("views-not-alike", where=("recording-7", "way", "int", "float")) as caught:
+            train(dots.task, dots.task.build_model(), private=wrap(data), **settings(tmp_path))
+        assert "0.9" not in caught.value.line()
+        assert charges(tmp_path / "state") == []
+
+    def test_labels_may_be_of_several_shapes_and_texts_of_several_lengths(self, dots):
+        """Tasks of one's own bring them together."""
+        data = dots.data(2)
+        for i, views in enumerate(data.views):
+            data.views[i] = [replace(v, target={"boxes": np.zeros((i, 4)), "name": "a" * (1 + i)}) for v in views]
+        assert len(protect(Bare(data)).data) == 2
+
+    def test_a_hash_that_is_no_tuple_is_refused(self, dots):
+        """Its letters were taken for hashes, and nearly all units for copies."""
+        data = Bare(dots.data(5))
+        data.content_hashes = lambda index: f"{index:064x}"
+        with refused("hashes-not-tuple", where="recording-0"):
+            protect(data, threads=1)
+
 
 class TestCopies:
     def test_groups_are_joined_through_others(self):

@@ -4,6 +4,8 @@ from functools import partial
 
 import pytest
 import torch
+from torch.func import functional_call
+from torch.utils.checkpoint import checkpoint
 
 from dots import Dots, train
 from dpose.account import charges
@@ -11,6 +13,7 @@ from dpose.training.methods import SubspaceConfig
 from dpose.training.optim import OptimizerConfig
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
+from dpose.units import UnitBatch, pad_views
 from refusals import refused
 
 SETTINGS = {"epsilon": 8.0, "delta": 1e-4, "steps": 4, "expected_batch_size": 10, "accountant": "rdp"}
@@ -87,6 +90,47 @@ def with_layer(layer, dots):
     return dots.task, model, dots.data(60), TrainingPlan(**SETTINGS), {}
 
 
+def with_task(dots, model=None, **changes):
+    task = type("Changed", (type(dots.task),), changes)()
+    return task, model or dots.task.build_model(), dots.data(60), TrainingPlan(**SETTINGS), {}
+
+
+def centred(self, units):
+    batch = pad_views(units)
+    inputs = batch.inputs.float()
+    return UnitBatch(inputs - inputs.mean(), batch.targets, batch.weights)
+
+
+def with_loss(change, dots):
+    loss = type(dots.task).loss
+    return with_task(dots, loss=lambda self, *given: change(loss(self, *given)))
+
+
+def loss_of_the_model(dots):
+    """Forgets the parameters that it is given."""
+
+    def loss(self, model, params, inputs, targets):
+        return torch.nn.functional.cross_entropy(model(inputs), targets["way"], reduction="none")
+
+    return with_task(dots, loss=loss)
+
+
+class Recomputes(torch.nn.Linear):
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=False)
+
+
+def in_parallel(dots):
+    return with_task(dots, model=torch.nn.DataParallel(dots.task.build_model()))
+
+
+def scripted(dots):
+    def loss(self, model, params, inputs, targets):
+        return functional_call(model, dict(params), (inputs.float().mean((1, 2, 3)),)).sum(1)
+
+    return with_task(dots, model=torch.jit.script(torch.nn.Linear(6, 4)), loss=loss)
+
+
 def no_canonical_views(dots):
     plan = TrainingPlan("fdp-sgd", **SETTINGS, public_view=VIEW)
     return dots.task, dots.task.build_model(), NoCanonical(dots.data(60)), plan, {}
@@ -111,6 +155,15 @@ def wrong_optimizer(dots):
         (partial(with_layer, Draws), ("model-draws-random",)),
         (partial(with_layer, Jitters), ("model-draws-random",)),
         (partial(with_layer, Asks), ("model-not-unit-by-unit", ".item()")),
+        (partial(with_task, collate=centred), ("collate-mixes-units", "inputs")),
+        (partial(with_loss, torch.mean), ("loss-not-per-view", "()")),
+        (partial(with_loss, lambda found: found[:, None]), ("loss-not-per-view", "(1, 1)")),
+        (partial(with_loss, lambda found: [found]), ("loss-not-per-view", "list")),
+        (partial(with_loss, torch.detach), ("loss-without-parameters",)),
+        (loss_of_the_model, ("loss-without-parameters",)),
+        (partial(with_layer, Recomputes), ("model-checkpoints-activations",)),
+        (in_parallel, ("model-in-data-parallel", "model.module")),
+        (scripted, ("model-is-scripted",)),
         (no_canonical_views, ("canonical-views-missing",)),
         (too_few_public_units, ("public-units-too-few", "are 9")),
         (wrong_optimizer, ("optimizer-option-refused",)),
@@ -119,7 +172,7 @@ def wrong_optimizer(dots):
 def test_a_refused_run_costs_nothing_and_leaves_nothing(dots, tmp_path, mistake, told):
     task, model, data, plan, options = mistake(dots)
     state = tmp_path / "state"
-    with refused(*told):
+    with refused(told[0], where=told[1:]):
         train(task, model, private=data, plan=plan, out=tmp_path / "run", state_dir=state, **options)
     assert not (tmp_path / "run").exists()
     assert charges(state) == []

@@ -4,7 +4,9 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,7 +23,8 @@ from dpose.training.gradients import (
     trainable_params,
     unit_norms,
 )
-from dpose.units import UnitBatch, View
+from dpose.units import UnitBatch, View, pad_views
+from refusals import refused
 
 
 def norm(gradient):
@@ -182,6 +185,91 @@ def test_collate_refuses_what_it_cannot_bound(dots):
     for units in ([], [[]], [[view] * 9], [[View(view.image, view.target, 0.0)]]):
         with pytest.raises(ValueError, match=r"units|views|weight"):
             dots.task.collate(units)
+
+
+X, Y, W = torch.rand(5, 3), torch.rand(5), {"w": torch.ones(3)}
+
+
+def square(params, x, y):
+    return (params["w"] @ x - y).square()
+
+
+@pytest.mark.parametrize(
+    ("code", "named", "given"),
+    [
+        ("units-differ-in-number", ("5", "9"), {"units": (X, torch.rand(9))}),
+        ("units-differ-in-number", ("5", "9"), {"units": ({"x": X}, torch.rand(9))}),
+        ("units-differ-in-number", ("5", "3"), {"units": (X, Y[:3])}),
+        ("units-not-tensors", None, {"units": (X, Y.tolist())}),
+        ("units-not-tensors", None, {"units": (X, torch.tensor(1.0))}),
+        ("units-not-tensors", None, {"units": ()}),
+        ("microbatch-too-small", "0", {"microbatch_size": 0}),
+        ("microbatch-too-small", "-2", {"microbatch_size": -2}),
+        ("way-unknown", "quick", {"way": "quick"}),
+        ("params-empty", None, {"params": {}}),
+        ("loss-not-scalar", "(1,)", {"loss": lambda p, x, y: square(p, x, y)[None]}),
+        ("loss-not-scalar", "(3,)", {"loss": lambda p, x, y: p["w"] * x * y}),
+        ("loss-not-scalar", "float", {"loss": lambda p, x, y: 1.0}),
+        ("model-draws-random", None, {"loss": lambda p, x, y: square(p, torch.nn.functional.dropout(x), y)}),
+    ],
+)
+@pytest.mark.parametrize("way", ["fast", "plain"])
+def test_a_sum_of_ones_own_refuses_what_it_cannot_bound(code, named, given, way):
+    arguments = {"loss": square, "params": W, "units": (X, Y), "clip": 0.5, "microbatch_size": 2, "way": way, **given}
+    with warnings.catch_warnings(), refused(code, where=named):
+        warnings.simplefilter("ignore")
+        gradients.clipped_sum(**arguments)
+
+
+@pytest.mark.parametrize("way", ["fast", "plain"])
+def test_a_batch_norm_in_a_sum_of_ones_own_is_refused_in_one_line(way):
+    layers = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
+
+    def loss(params, x):
+        return torch.func.functional_call(layers, params, (x[None],)).sum()
+
+    with warnings.catch_warnings(), refused("model-stores-state"):
+        warnings.simplefilter("ignore")
+        gradients.clipped_sum(loss, trainable_params(layers), (torch.rand(5, 3, 8, 8),), 0.5, way=way)
+
+
+PIXELS = np.full((2, 2, 3), 7, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "named"),
+    [
+        (View(PIXELS, {"y": 1}), View(PIXELS, {"y": 0.9}), ("y", "int64", "float64")),
+        (View(PIXELS, {"y": [1.0]}), View(PIXELS, {"y": np.float32([1.0])}), ("y", "float64", "float32")),
+        (View(PIXELS, {"y": np.zeros(2)}), View(PIXELS, {"y": np.zeros(1)}), ("y", "(2,)", "(1,)")),
+        (View(PIXELS, {"y": 1}), View(PIXELS, {"y": 1, "z": 1}), ("z", "none")),
+        (View(PIXELS, {"y": 1, "z": 1}), View(PIXELS, {"y": 1}), ("z", "none")),
+        (View(PIXELS, {}), View(PIXELS[:1], {}), ("image", "(2, 2, 3)", "(1, 2, 3)")),
+        (View(PIXELS, {}), View(PIXELS / 255, {}), ("image", "uint8", "float64")),
+    ],
+)
+def test_no_unit_takes_its_types_from_another(one, other, named):
+    """A label of 0.9 beside a whole one became 0: taking out the one moved what the other says."""
+    for units in ([[one], [other]], [[one, other]]):
+        with refused("views-not-alike", where=named) as caught:
+            pad_views(units)
+        assert "0.9" not in caught.value.line()
+
+
+def test_pictures_of_other_types_do_not_turn_black():
+    with refused("image-not-uint8", where="float32"):
+        pad_views([[View(np.float32(PIXELS / 255), {})]])
+
+
+def test_views_that_fill_up_can_be_computed():
+    """A mean over the joints that are seen divided by none of them, in views of zeros."""
+    views = [View(PIXELS + np.uint8(i), {"seen": np.float32([i, 1])}) for i in range(3)]
+    batch = pad_views([views, views[1:2]])
+    assert batch.weights.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0]]
+    for tensor in (batch.inputs, batch.targets["seen"]):
+        assert torch.equal(tensor[0, 3], tensor[0, 0])
+        assert all(torch.equal(tensor[1, v], tensor[1, 0]) for v in range(4))
+        assert torch.equal(tensor[1, 0], tensor[0, 1])
 
 
 @pytest.mark.parametrize("size", [1, 2047, 2048, 1_228_800])

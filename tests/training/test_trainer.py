@@ -334,6 +334,16 @@ def test_divergence_is_one_line(dots, tmp_path, quiet):
         train(dots.task, model, private=dots.data(9), plan=plan, out=tmp_path / "run", console=quiet)
 
 
+def test_weights_that_are_not_finite_end_a_private_run(dots, tmp_path, quiet):
+    """Clipped gradients stay finite whatever the weights are."""
+    fast = OptimizerConfig("sgd", lr=3e38, schedule="constant", warmup=0.0)
+    model = dots.task.build_model()
+    torch.nn.init.constant_(model.classify.weight, 3.4e38)  # noise takes some of them over the largest number
+    given = {"plan": private_plan(), "out": tmp_path / "run", "optimizer": fast, "console": quiet}
+    with refused("training-diverged", where="step 1"):
+        train(dots.task, model, private=dots.data(60), **given)
+
+
 def test_no_space_left(dots, tmp_path, quiet, monkeypatch):
     real = os.write
 

@@ -32,7 +32,18 @@ from dpose.privacy.merged import groups_of, merge_units
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.selection import Selection
 from dpose.privacy.shares import ALONE, Readers, broadcast, is_local, read_shared
-from dpose.units import CanonicalUnits, CopiedUnits, FiledUnits, LabelledUnits, Unit, UnitDataset, View
+from dpose.units import (
+    CanonicalUnits,
+    CopiedUnits,
+    FiledUnits,
+    Form,
+    LabelledUnits,
+    Unit,
+    UnitDataset,
+    View,
+    form_of,
+    unlike,
+)
 
 DATA = "the data (units, their order, pictures or labels)"
 """What processes that hold other units differ in."""
@@ -177,12 +188,13 @@ _Said = tuple[str, Sequence[str], str, Sequence[str], Sequence[str]]
 
 def _content_reader(data: UnitDataset) -> Callable[[int], _Said]:
     """An entry's name, contents, labels, declared identity and files."""
+    first: _First = {}
 
     def notes(index: int) -> _Said:
         hashes = contents_of(data, index)  # first: some data find their labels on the way
         files = data.file_hashes(index) if isinstance(data, FiledUnits) else ()
         copies = declared_copies(data, index, hashes)
-        return data.unit_id(index), hashes, label_digest(data, index), copies, files
+        return data.unit_id(index), hashes, label_digest(data, index, first), copies, files
 
     return notes
 
@@ -220,9 +232,17 @@ def contents_of(data: UnitDataset, index: int) -> tuple[str, ...]:
     """The `content_hashes` of a unit: what accounts and guards know it by.
 
     Raises:
-        DposeError: it has none. Charged and compared by nothing, it could be read again and again.
+        DposeError: it has none. Charged and compared by nothing, it could be read again and again. Or it gives one
+            text, whose letters would be taken for hashes that most units share.
     """
     hashes = data.content_hashes(index)
+    if isinstance(hashes, str):
+        raise DposeError(
+            "hashes-not-tuple",
+            f"content_hashes of {data.unit_id(index)} gives a str, not a tuple of them",
+            type(data).__name__,
+            "return (the hash,)",
+        )
     if not hashes:
         raise DposeError(
             "unit-without-hash",
@@ -243,13 +263,36 @@ def contents_and_files(data: UnitDataset, index: int) -> tuple[str, ...]:
     return (*contents_of(data, index), *files)
 
 
-def label_digest(data: UnitDataset, index: int) -> str:
-    """A digest of a unit's labels and weights: the data's own, or of the targets of its views."""
+_First = dict[None, tuple[str, Form]]
+"""The unit whose labels were read first, and their form."""
+_KINDS = {"b": "bool", "i": "int", "u": "unsigned int", "f": "float"}
+
+
+def label_digest(data: UnitDataset, index: int, first: _First | None = None) -> str:
+    """A digest of a unit's labels and weights: the data's own, or of the targets of its views.
+
+    With `first`, where the form of the labels read first is kept, labels of other names or of another kind of number
+    are refused: in a batch they would be rounded to that of others. Sizes are for a task to bring together.
+    """
     if isinstance(data, LabelledUnits):
         return data.label_digest(index)
-    if isinstance(data, CanonicalUnits):
-        return digest_of_targets(data.canonical(index))
-    return digest_of_targets(data.load(index, np.random.default_rng(0)))
+    views = data.canonical(index) if isinstance(data, CanonicalUnits) else data.load(index, np.random.default_rng(0))
+    if first is not None:
+        _check_labels(data, index, views, first)
+    return digest_of_targets(views)
+
+
+def _check_labels(data: UnitDataset, index: int, views: Sequence[View], first: _First) -> None:
+    for view in views:
+        form: Form = {name: (_KINDS.get(of.kind, of.kind),) for name, (of, _) in form_of(view.target).items()}
+        unit, known = first.setdefault(None, (data.unit_id(index), form))
+        if known != form:
+            raise DposeError(
+                "views-not-alike",
+                f"the labels of {unit} and {data.unit_id(index)} differ in {unlike(known, form)}",
+                type(data).__name__,
+                "give those of all units one kind",
+            )
 
 
 def digest_of_targets(views: Sequence[View]) -> str:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from rich.console import Console
 from torch import Tensor
 
 from dpose.errors import DposeError
+from dpose.training.arithmetic import same_bits
 from dpose.training.batch_invariance import check_units_apart, random_units
 from dpose.training.clip import Clip, PreClipping
 from dpose.training.closed_form import SecondMoment
@@ -29,7 +31,7 @@ from dpose.training.preclipping import Scales, stand_in
 from dpose.training.public_view import PUBLIC
 from dpose.training.reproducibility import no_repeat, repeatable
 from dpose.training.step import StepInputs, clipped_part, open_parts, private_task
-from dpose.units import Task, UnitBatch, UnitDataset, is_mixed, most_views
+from dpose.units import Task, UnitBatch, UnitDataset, View, is_mixed, most_views
 
 LARGEST = {"cpu": 32, "cuda": 256}
 """Bounds chosen for the CPU, where 16 to 32 views gained nothing clear; the one for GPUs is not yet measured."""
@@ -57,33 +59,43 @@ def dry_run(inputs: StepInputs, public: UnitDataset | None, optimizer: Optimizer
         if private is None:
             return
         params = trainable_params(model)
-        like = private.task.collate([private.loader.unit(inputs.example, 0)])
+        like = _check_collate(private.task, private.loader.unit(inputs.example, 0))
         batch = random_units(like, 1, 1).to(next(iter(params.values())).device)
         with torch.random.fork_rng(), warnings.catch_warnings(), only_gradients(model, bits=True):
             warnings.simplefilter("ignore")  # the first step tells
-            try:
-                clipped_part(private, params, batch)
-            except RuntimeError as error:
-                raise _why_not(error) or error from None
+            clipped_part(private, params, batch)
+            _check_depends(private.task, model, batch)
 
 
-def _why_not(error: RuntimeError) -> DposeError | None:
-    """Why a model has no gradients of single units, where it is known; None for what torch is to say itself."""
-    said = str(error)
-    if "randomness error mode" in said:
-        return DposeError(
-            "model-draws-random",
-            "the forward pass draws random numbers, as of dropout, so that one unit would change others",
-            fix="train a model that draws none: F.dropout(x, 0.0), no noise on what it computes",
+def _check_collate(task: Task, views: Sequence[View]) -> UnitBatch:
+    """A unit's batch; refused where it is another beside another unit, here the same one with other pixel numbers."""
+    pair = [views, [replace(view, image=255 - np.asarray(view.image)) for view in views]]
+    both, alone = task.collate(pair), [task.collate([unit]) for unit in pair]
+    for place, one in enumerate(alone):
+        parts, own = ([*sorted(b.targets.items()), ("inputs", b.inputs), ("weights", b.weights)] for b in (both, one))
+        for (name, part), (_, expected) in zip(parts, own, strict=True):
+            if not same_bits(part[place : place + 1], expected):
+                raise DposeError(
+                    "collate-mixes-units",
+                    "what collate makes of a unit depends on the other units of the batch",
+                    name,
+                    "let it treat each unit by itself, without means over the batch or random numbers",
+                )
+    return alone[0]
+
+
+def _check_depends(task: Task, model: torch.nn.Module, batch: UnitBatch) -> None:
+    """Refuse a loss that depends on none of the parameters: steps would be of noise alone."""
+    leaves = {name: p.clone().requires_grad_() for name, p in trainable_params(model).items()}
+    with torch.enable_grad():
+        loss = task.loss(model, leaves, batch.inputs[0], {name: t[0] for name, t in batch.targets.items()}).sum()
+    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True) if loss.requires_grad else ()
+    if all(gradient is None for gradient in found):
+        raise DposeError(
+            "loss-without-parameters",
+            "the loss depends on none of the parameters that it is given",
+            fix="compute it by functional_call(model, params, ...), and detach nothing",
         )
-    if said.startswith("vmap:"):
-        torchs = " ".join(said.removeprefix("vmap:").split(". ")[0].split())
-        return DposeError(
-            "model-not-unit-by-unit",
-            f"the forward pass or loss cannot be computed for each unit by itself ({torchs})",
-            fix="let it use no .item() and write to nothing in place",
-        )
-    return None
 
 
 def fit_microbatch(inputs: StepInputs, microbatch_size: int | None, console: Console) -> tuple[int, bool]:

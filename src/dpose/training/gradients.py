@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -48,11 +48,22 @@ def unit_loss(task: Task, model: torch.nn.Module) -> UnitLoss:
 
     def loss(params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor], weights: Tensor) -> Tensor:
         with OwnConvolutions(depthwise=False):
-            per_view = task.loss(model, params, inputs, targets)
+            per_view = _of_shape(task.loss(model, params, inputs, targets), (len(weights),))
         share = weights.to(per_view.dtype)
         return (per_view * share).sum() / share.sum()
 
     return loss
+
+
+def _of_shape(loss: object, shape: tuple[int, ...]) -> Tensor:
+    """A loss that is one number for each view, (V,), or for the unit, ()."""
+    if isinstance(loss, Tensor) and loss.shape == shape:
+        return loss
+    had = f"has the shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"is a {type(loss).__name__}"
+    code, fix = "loss-not-per-view", "return one number a view: reduction='none'"
+    if not shape:
+        code, fix = "loss-not-scalar", "return one number a unit: .sum() or .mean()"
+    raise DposeError(code, f"the loss {had}, not {shape}", fix=fix)
 
 
 def per_unit_gradients(
@@ -138,16 +149,26 @@ def clipped_sum(
         mixed: Whether the loss runs under autocast.
 
     Raises:
-        DposeError: the loss runs under autocast and `mixed` does not say so.
+        DposeError: the loss runs under autocast and `mixed` does not say so; it is not one number, or cannot be
+            computed for each unit by itself; parts of `units` differ in length; or another argument is wrong.
     """
+    count = _checked(params, units, microbatch_size, way)
     clip = clip if isinstance(clip, Clip) else Clip(clip)
     like = transform.like(params) if transform else params
     device = next(iter(params.values())).device
     totals: Params = {}
-    count = len(tree_leaves(units)[0])
     whole = count and microbatch_size in (None, count)
+
+    def number(*given: Params | Tensor) -> Tensor:
+        return _of_shape(loss(*given), ())
+
     for batch, present in [(units, None)] if whole else _micro_batches(units, microbatch_size or 1):
-        book = _measurable(loss, params, batch, way, transform, mixed)
+        try:
+            book = _measurable(number, params, batch, way, transform, mixed)
+        except RuntimeError as error:
+            if way != "only fast" and (known := _why_not(error)):
+                raise known from None
+            raise
         # an autocast around this would round products of factors, and norms
         with torch.autocast(device.type, enabled=False):
             scales = clip_scales(book.norms(), clip)
@@ -155,6 +176,78 @@ def clipped_sum(
         for name, value in sums.items():  # of whole steps: exact
             totals[name] = totals[name] + value if name in totals else value
     return totals or {name: torch.zeros_like(p, dtype=torch.float64) for name, p in like.items()}
+
+
+def _checked(params: Params, units: Units, microbatch_size: int | None, way: Way) -> int:
+    """How many units there are, in every part: with a longer one labels from outside the sample would enter."""
+    if not params:
+        raise DposeError("params-empty", "there are no parameters to take gradients of", "params")
+    if microbatch_size is not None and microbatch_size < 1:
+        raise DposeError(
+            "microbatch-too-small", "a micro-batch has one unit at least", f"microbatch_size {microbatch_size}"
+        )
+    if way not in get_args(Way):
+        raise DposeError("way-unknown", f"is none of {', '.join(get_args(Way))}", f"way {way!r}")
+    parts = tree_leaves(units)
+    if not parts or not all(isinstance(part, Tensor) and part.dim() for part in parts):
+        raise DposeError("units-not-tensors", "a part is no tensor with the units in its first dimension", "units")
+    first, *others = map(len, parts)
+    for count in others:
+        if count != first:
+            what = f"the inputs have {first} units, another part {count}"
+            raise DposeError("units-differ-in-number", what, "units", "index both with the sample")
+    return first
+
+
+_CAUSES = (
+    (
+        "randomness error mode",
+        "model-draws-random",
+        "the forward pass draws random numbers, as of dropout, so that one unit would change others",
+        "train a model that draws none: F.dropout(x, 0.0), no noise on what it computes",
+    ),
+    (
+        "mutate a captured Tensor",
+        "model-stores-state",
+        "the forward pass stores what it saw, as batch normalisation does",
+        "train a model whose forward pass stores nothing",
+    ),
+    (
+        "support saved tensor hooks",
+        "model-checkpoints-activations",
+        "gradients of single units cannot be taken through torch's checkpointing",
+        "call the layers themselves; a smaller micro-batch saves memory",
+    ),
+    (
+        "stateless API can't be used with nn.DataParallel",
+        "model-in-data-parallel",
+        "gradients of single units cannot be taken of a DataParallel",
+        "pass model.module",
+    ),
+    (
+        "stateless API can't be used with Jitted",
+        "model-is-scripted",
+        "gradients of single units cannot be taken of a scripted model",
+        "pass the model that was scripted",
+    ),
+)
+"""What torch says of a model without gradients of single units; a code, words and a way out of our own."""
+
+
+def _why_not(error: RuntimeError) -> DposeError | None:
+    """Why a model has no gradients of single units, where it is known; None for what torch is to say itself."""
+    said = str(error)
+    for text, code, what, fix in _CAUSES:
+        if text in said:
+            return DposeError(code, what, fix=fix)
+    if said.startswith("vmap:"):
+        torchs = " ".join(said.removeprefix("vmap:").split(". ")[0].split())
+        return DposeError(
+            "model-not-unit-by-unit",
+            f"the forward pass or loss cannot be computed for each unit by itself ({torchs})",
+            fix="let it use no .item() and write to nothing in place",
+        )
+    return None
 
 
 def _micro_batches(units: Units, size: int) -> Iterator[tuple[Units, Tensor]]:
@@ -192,6 +285,7 @@ def mean_gradient(task: Task, model: torch.nn.Module, params: Params, batch: Uni
         per_view = task.loss(
             model, leaves, batch.inputs.flatten(0, 1), {name: t.flatten(0, 1) for name, t in batch.targets.items()}
         )
+    per_view = _of_shape(per_view, (units * views,))
     share = batch.weights.to(per_view.dtype)
     share = share / share.sum(1, keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
     weighted = torch.where(share > 0, per_view.view(units, views), 0) * share

@@ -15,6 +15,7 @@ over more units (docs/threat-model.md). Kept pictures lie on the device in plain
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -95,14 +96,21 @@ class KeptPictures:
     def batch(self, groups: Sequence[Sequence[UnmadeView]], warps: Warps, room: int) -> UnitBatch:
         """The micro-batch of these units, on the device, with empty units behind them up to `room`."""
         bucket = view_bucket(max(map(len, groups)))
-        slots = torch.tensor([u * bucket + v for u, looks in enumerate(groups) for v in range(len(looks))])
+        counts = [len(looks) for looks in groups]
+        starts = [0, *itertools.accumulate(counts)]
+        # as `pad_views`: places without a view of their own hold the unit's first
+        filled = [start + (v < count) * v for start, count in zip(starts, counts, strict=False) for v in range(bucket)]
+        weights = torch.zeros(room, bucket)
+        for u, count in enumerate(counts):
+            weights[u, :count] = 1
         device = self.pixels.device
         # no question to the device, and no wait for it
-        slots = _sent(slots, device)
+        picks = _sent(torch.tensor(filled), device)
 
         def placed(values: Tensor) -> Tensor:
             whole = values.new_zeros((room * bucket, *values.shape[1:]))
-            return whole.index_copy_(0, slots, values).view(room, bucket, *values.shape[1:])
+            torch.index_select(values, 0, picks, out=whole[: len(filled)])
+            return whole.view(room, bucket, *values.shape[1:])
 
         which = torch.from_numpy(self.first[warps.patches[:, 0]] + warps.patches[:, 1])
         colours = None if warps.colours is None else _sent(torch.from_numpy(warps.colours), device)
@@ -114,7 +122,7 @@ class KeptPictures:
             self.patches.view_size,
         )
         targets = {name: placed(_sent(torch.from_numpy(v), device)) for name, v in warps.targets.items()}
-        return UnitBatch(placed(views), targets, placed(torch.ones(len(slots), device=device)))
+        return UnitBatch(placed(views), targets, _sent(weights, device))
 
 
 def _looks(data: UnitDataset, patches: Patches, index: int, draw: Draw) -> list[tuple[int, UnmadeView]]:

@@ -77,7 +77,7 @@ class Ended(IntEnum):
 
 
 class TrainingDivergedError(DposeError):
-    """What may be shown of a step is not finite any more: the noised gradients say so, and nothing private does."""
+    """What may be shown of a step is not finite any more: the noised gradients say so, or the weights made of them."""
 
 
 class ReplayError(Exception):
@@ -267,12 +267,13 @@ class Run:
             raise ReplayError("an update came out otherwise")
         shown = {"lr": float(self.schedule.get_last_lr()[0]), **found.shown}
         if not all(math.isfinite(v) for v in shown.values()):
-            raise TrainingDivergedError(
-                "training-diverged", f"training diverged at step {step + 1}", fix="lower the learning rate"
-            )
+            raise _diverged(step)
         for leaf, name in zip(self.leaves, self.params, strict=True):
             leaf.grad = gradient[name]
         self.optimizer.step()
+        # made of noised sums alone: looking tells nothing; one kernel's work on a GPU, and one wait
+        if not torch.nn.utils.get_total_norm([p for p in self.leaves if p.numel()], math.inf).isfinite():
+            raise _diverged(step)
         self.schedule.step()
         if self.average:
             self.average.update(self._followed())
@@ -388,6 +389,11 @@ class Run:
         """How long steps took and waited for data: for the terminal alone, since of private data time tells."""
         share = self.sources.waited / self.seconds if self.seconds else 0.0
         return f"Steps took {self.seconds:,.0f} s, of which {share:.0%} was waiting for units to be read."
+
+
+def _diverged(step: int) -> TrainingDivergedError:
+    fix = "lower the learning rate"
+    return TrainingDivergedError("training-diverged", f"training diverged at step {step + 1}", fix=fix)
 
 
 def _progress(run: Run) -> Progress:
