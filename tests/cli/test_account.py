@@ -250,7 +250,7 @@ MISTAKES = {
     "set and lifted": (["ward", "--budget", "3", "--no-budget"], "is set or lifted"),
     "neighbours nobody knows": (["--neighbours", "imgae"], "did you mean image?"),
     "no pixels": (["--neighbours", "pixels:0"], "at least 1 pixel"),
-    "delta of one": (["--delta", "1"], "between 0 and 1"),
+    "delta of one": (["--delta", "1"], "above 0 and below 1"),
     "a part of nothing": (["--limit", "3"], "name them first"),
     "a picture of data": (["ward", "--picture", "a.png"], "by itself"),
     "no picture": (["--picture", "a.txt"], "neither picture nor video"),
