@@ -10,8 +10,9 @@ import stat
 import pytest
 import torch
 from rich.console import Console
+from safetensors.torch import load_file
 
-from dots import train
+from dots import LinearMotion, train
 from dpose.account import charges
 from dpose.errors import DposeError
 from dpose.files import write_atomic
@@ -332,6 +333,22 @@ def test_divergence_is_one_line(dots, tmp_path, quiet):
     torch.nn.init.constant_(model.classify.weight, float("inf"))
     with refused("training-diverged", where="step 1"):
         train(dots.task, model, private=dots.data(9), plan=plan, out=tmp_path / "run", console=quiet)
+
+
+def test_weights_that_layers_share_are_trained_and_saved(dots, tmp_path, quiet):
+    class Twice(LinearMotion):
+        def __init__(self):
+            super().__init__()
+            self.again = torch.nn.Linear(4, 4)
+            self.again.weight = self.classify.weight
+
+        def forward(self, inputs):
+            return self.again(super().forward(inputs))
+
+    train(dots.task, Twice(), private=dots.data(60), plan=private_plan(), out=tmp_path / "run", console=quiet)
+    saved = load_file(tmp_path / "run" / "model.safetensors")
+    assert torch.equal(saved["classify.weight"], saved["again.weight"])
+    verify_run(tmp_path / "run")
 
 
 def test_weights_that_are_not_finite_end_a_private_run(dots, tmp_path, quiet):

@@ -190,10 +190,16 @@ def _sealed(
 
 def weights_file(model: torch.nn.Module, without: Collection[str] = ()) -> bytes:
     """The file of weights that `model` is written to."""
-    from safetensors.torch import save as save_tensors  # here, since it imports torch, and verifying needs none
+    import torch  # here, since verifying needs none
+    from safetensors.torch import save as save_tensors
 
     state = model.state_dict()
-    kept = {name: t.detach().cpu().contiguous() for name, t in state.items() if name not in without}
+    # clones, since a file holds weights that two layers share once under each of their names
+    kept = {
+        name: t.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, t in state.items()
+        if name not in without
+    }
     content: bytes = save_tensors(kept)
     return content
 
