@@ -129,7 +129,7 @@ class CountConfig(StatementPart):
         if self.delta:
             check_delta(self.delta)
         for name in ("window", "chunk", "rate", "visible", "fall_within", "fall_stays", "deadline"):
-            if getattr(self, name) is not None and getattr(self, name) <= 0:
+            if (value := getattr(self, name)) is not None and value <= 0:
                 raise DposeError("duration-not-positive", "must be above 0", name)
         if DAY % self.window:
             said = f"a day is no whole number of windows of {exact_text(self.window)} s"
