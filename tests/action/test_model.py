@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save_file
 
 from dpose.action.model import ActionConfig, ActionModel, apply_action_strategy, fresh_model, headless, load_pretrained
-from dpose.action.task import ActionTask, AttributeTask
+from dpose.action.task import ActionTask
 from dpose.errors import DposeError
 from dpose.training.gradients import per_unit_gradients, trainable_params, unit_loss
 from dpose.training.guards import check_model, only_gradients
@@ -77,16 +77,6 @@ def test_nano_sees_the_order_of_frames():
     model = fresh_model(small(), 0)
     clip = torch.randint(0, 256, (1, 3, 4, 16, 16))
     assert (model(clip) - model(clip.flip(2))).abs().max() > 1e-4
-
-
-def test_attributes_that_are_not_known_are_not_learnt_from():
-    config = ActionConfig(("a", "b"), frames=1, input_size=(16, 16))
-    model, task = fresh_model(config, 0), AttributeTask(("a", "b"))
-    inputs = torch.randint(0, 256, (1, 3, 1, 16, 16))
-    some = [task.loss(model, {}, inputs, {"attributes": torch.tensor([[1, b]])}) for b in (-1, 0, 1)]
-    only_a = torch.nn.functional.softplus(-model(inputs)[:, 0])
-    torch.testing.assert_close(some[0], only_a)
-    assert some[1] != some[2]
 
 
 def test_finetuning_trains_the_end_and_the_norms_only():

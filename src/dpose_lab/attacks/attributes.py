@@ -203,7 +203,7 @@ class AttributeInference(ReleaseAttack[Looks, InferredAttributes]):
 
 
 def _inferred(release: Transform, attacker: str, scores: Floats, learnt: Looks, seed: int) -> InferredAttributes:
-    from dpose.action.task import average_precision, f1_score
+    from dpose_lab.attribute_task import average_precision, f1_score
 
     truth, known = learnt.truth, learnt.known
     each = {n: average_precision(scores[:, k], truth[:, k]) for n, k in known.items()}

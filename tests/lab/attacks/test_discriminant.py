@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dpose.action.task import f1_score
 from dpose_lab.attacks.appearance import SIZE, describe_appearance
 from dpose_lab.attacks.discriminant import DescriptorProjection, Scorer, best_threshold, learn_attributes, learn_people
+from dpose_lab.attribute_task import f1_score
 
 
 def crowd(people, first=0, pictures=4):

@@ -13,12 +13,13 @@ from rich.console import Console
 
 from dpose.action.data.units import VideoSet, VideoUnits
 from dpose.action.model import ActionConfig, fresh_model
-from dpose.action.task import ActionTask, AttributeResult, AttributeTask, Top1Result
+from dpose.action.task import ActionTask, Top1Result
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import TrainingPlan
 from dpose.training.trainer import train
 from dpose.training.validation import metric_of_views
+from dpose_lab.attribute_task import AttributeResult, AttributeTask
 from dpose_lab.papers.video.methods import DELTA, VideoMethod, released_videos
 
 ACTION_EPOCHS, ATTRIBUTE_EPOCHS, PRIVATE_EPOCHS = 8.0, 15.0, 15.0
