@@ -8,21 +8,106 @@ from typing import TypeVar
 import cv2
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from dpose.media.drawing import picture_grid
 from dpose.media.images import encode_image
 from dpose.privacy.ranges import as_given
 from dpose.report.inline import LIGHT, SERIES
-from dpose.report.plots import finish, rendered, sheet
+from dpose.report.plots import Curve, formatted, png, sheet, svg
+from dpose.report.plots import finish as labelled
 from dpose.report.results import Figure
 
 PANEL = 260
 """Longer side of a picture in a sheet, pixels."""
 DARK_INK, PALE_INK = "#10151a", "#fefefe"
 """Colours of text on coloured cells, which are the same on light and dark paper."""
+COLOURS = {"paper": LIGHT["orange"], "dpose": LIGHT["blue"], "public": LIGHT["teal"], "private": LIGHT["blue"]}
+LINES = {"paper": "--", "dpose": "-", "public": "-", "private": "-"}
 
 Setting = TypeVar("Setting", bound=float)
+
+
+def rendered(name: str, figure: Canvas, caption: str) -> Figure:
+    """The figure, as a file and within the page."""
+    return Figure(name, caption, png=png(figure), svg=svg(figure, caption))
+
+
+def line(axes: Axes, curve: Curve, label: str, colour: str, style: str = "-") -> None:
+    """A curve with its points."""
+    if curve:
+        x, y = zip(*curve, strict=True)
+        axes.plot(x, y, style, color=colour, marker="o", markersize=3.2, lw=1.5, label=label)
+
+
+def finish(
+    axes: Axes,
+    x: str,
+    y: str,
+    *,
+    ticks: Sequence[float] = (),
+    log_x: bool = False,
+    log_y: bool = False,
+    legend: bool = False,
+    zero: bool = False,
+) -> None:
+    """Labels and scales of one panel."""
+    if log_x:
+        axes.set_xscale("log", base=2)
+        formatted(axes.xaxis, lambda value: f"{value:g}")
+    if log_y:
+        axes.set_yscale("log")
+        formatted(axes.yaxis, lambda value: f"{value:,g}")
+    if ticks:
+        axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
+        axes.xaxis.set_minor_locator(NullLocator())
+        formatted(axes.xaxis, lambda value: f"{value:g}")
+    labelled(axes, x, y)
+    if zero:
+        axes.set_ylim(bottom=0)
+    if legend and axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, frameon=False)
+
+
+def curves(
+    name: str,
+    title: str,
+    rows: Sequence[tuple[str, str, Curve]],
+    chance: Curve,
+    axes_titles: tuple[str, str],
+    caption: str,
+    *,
+    log_x: bool = False,
+) -> Figure:
+    """Rising rates, one colour a first name, dashed for the second one "plain"; guessing is grey.
+
+    Args:
+        name: Of the file.
+        title: Above the panel.
+        rows: (release, attacker, curve).
+        chance: The curve of guessing.
+        axes_titles: Below and beside.
+        caption: What it shows.
+        log_x: Whether the lower axis is logarithmic.
+    """
+    figure, ((panel,),) = sheet(1, 1, title, width=10.0, height=4.4)
+    groups = list(dict.fromkeys(group for group, _, _ in rows))
+    for group, second, curve in rows:
+        colour = LIGHT[SERIES[groups.index(group) % len(SERIES)]]
+        style = "--" if second == "plain" else "-"
+        panel.plot(*zip(*curve, strict=True), style, color=colour, lw=1.7, label=f"{group}; {second}")
+    panel.plot(*zip(*chance, strict=True), ":", color=LIGHT["base"], lw=1.6, label="guessing")
+    if log_x:
+        panel.set_xscale("log")
+        formatted(panel.xaxis, lambda value: f"{value:g}")
+    elif all(float(x).is_integer() for x, _ in chance):
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    finish(panel, *axes_titles)
+    panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
+    panel.set_ylim(-0.01, 1.02)
+    return rendered(name, figure, caption)
 
 
 def bars(

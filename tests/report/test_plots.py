@@ -21,8 +21,8 @@ from dpose.report.charts import (
     trade_off_chart,
 )
 from dpose.report.inline import LIGHT, PALETTE
-from dpose.report.plots import curves, sheet, svg
-from dpose_lab.plots import DARK_INK, PALE_INK, bars, heat_map
+from dpose.report.plots import sheet, svg
+from dpose_lab.plots import DARK_INK, PALE_INK, bars, curves, heat_map
 
 HOSTILE = '"><script>alert(1)</script> $\\frac{x}$ _\x00\u202e'
 JOINTS = [("Head", 20.0, 80.0), ("Wrist", 60.0, 40.0), ("Hip", None, 50.0), ("Knee", None, None)]

@@ -1,4 +1,4 @@
-"""Drawing by matplotlib: the style of all charts, and curves (`charts` has the other kinds).
+"""Drawing by matplotlib: the style of all charts (`charts` has their kinds).
 
 A chart is drawn once: as SVG whose colours are the page's own, light or dark, or as a PNG on white. Texts in it may
 come from anywhere: no character is taken for mathematics or markup. The same numbers give the same bytes.
@@ -19,11 +19,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text as Writing
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
-from dpose.report.inline import LIGHT, SERIES, showable
-from dpose.report.results import Figure
+from dpose.report.inline import LIGHT, showable
 
 WIDTH = 400
 """Width of a chart on a page: about that wide on a phone and on a desk, so that its text keeps its size."""
@@ -31,8 +30,6 @@ LONGEST = 20
 """Characters of a legend."""
 
 INK, GRID = LIGHT["ink"], LIGHT["grid"]
-COLOURS = {"paper": LIGHT["orange"], "dpose": LIGHT["blue"], "public": LIGHT["teal"], "private": LIGHT["blue"]}
-LINES = {"paper": "--", "dpose": "-", "public": "-", "private": "-"}
 
 Curve = Sequence[tuple[float, float]]
 
@@ -113,11 +110,6 @@ def png(figure: Canvas) -> bytes:
     return buffer.getvalue()
 
 
-def rendered(name: str, figure: Canvas, caption: str) -> Figure:
-    """The figure, as a file and within the page."""
-    return Figure(name, caption, png=png(figure), svg=svg(figure, caption))
-
-
 def sheet(rows: int, columns: int, title: str, width: float = 3.5, height: float = 2.7) -> tuple[Canvas, NDArray]:  # type: ignore[type-arg]
     """An empty figure and its axes, (rows, columns), of so many inches each."""
     with styled(**{"font.size": 9}):
@@ -127,42 +119,11 @@ def sheet(rows: int, columns: int, title: str, width: float = 3.5, height: float
         return figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def line(axes: Axes, curve: Curve, label: str, colour: str, style: str = "-") -> None:
-    """A curve with its points."""
-    if curve:
-        x, y = zip(*curve, strict=True)
-        axes.plot(x, y, style, color=colour, marker="o", markersize=3.2, lw=1.5, label=label)
-
-
-def finish(
-    axes: Axes,
-    x: str,
-    y: str,
-    *,
-    ticks: Sequence[float] = (),
-    log_x: bool = False,
-    log_y: bool = False,
-    legend: bool = False,
-    zero: bool = False,
-) -> None:
-    """Labels and scales of one panel."""
-    if log_x:
-        axes.set_xscale("log", base=2)
-        formatted(axes.xaxis, lambda value: f"{value:g}")
-    if log_y:
-        axes.set_yscale("log")
-        formatted(axes.yaxis, lambda value: f"{value:,g}")
-    if ticks:
-        axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
-        axes.xaxis.set_minor_locator(NullLocator())
-        formatted(axes.xaxis, lambda value: f"{value:g}")
+def finish(axes: Axes, x: str, y: str) -> None:
+    """Labels of one panel."""
     axes.set_xlabel(x, fontsize=9)
     axes.set_ylabel(y, fontsize=9)
     axes.tick_params(labelsize=8)
-    if zero:
-        axes.set_ylim(bottom=0)
-    if legend and axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, frameon=False)
 
 
 def formatted(axis: object, write: Callable[[float], str]) -> None:
@@ -182,42 +143,3 @@ def legend_label(text: str) -> str:
     """For a legend, which leaves out names that begin with "_"."""
     short = showable(text if len(text) <= LONGEST else text[: LONGEST - 1] + "\u2026")
     return f" {short}" if short.startswith("_") else short
-
-
-def curves(
-    name: str,
-    title: str,
-    rows: Sequence[tuple[str, str, Curve]],
-    chance: Curve,
-    axes_titles: tuple[str, str],
-    caption: str,
-    *,
-    log_x: bool = False,
-) -> Figure:
-    """Rising rates, one colour a first name, dashed for the second one "plain"; guessing is grey.
-
-    Args:
-        name: Of the file.
-        title: Above the panel.
-        rows: (release, attacker, curve).
-        chance: The curve of guessing.
-        axes_titles: Below and beside.
-        caption: What it shows.
-        log_x: Whether the lower axis is logarithmic.
-    """
-    figure, ((panel,),) = sheet(1, 1, title, width=10.0, height=4.4)
-    groups = list(dict.fromkeys(group for group, _, _ in rows))
-    for group, second, curve in rows:
-        colour = LIGHT[SERIES[groups.index(group) % len(SERIES)]]
-        style = "--" if second == "plain" else "-"
-        panel.plot(*zip(*curve, strict=True), style, color=colour, lw=1.7, label=f"{group}; {second}")
-    panel.plot(*zip(*chance, strict=True), ":", color=LIGHT["base"], lw=1.6, label="guessing")
-    if log_x:
-        panel.set_xscale("log")
-        formatted(panel.xaxis, lambda value: f"{value:g}")
-    elif all(float(x).is_integer() for x, _ in chance):
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    finish(panel, *axes_titles)
-    panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, frameon=False)
-    panel.set_ylim(-0.01, 1.02)
-    return rendered(name, figure, caption)

@@ -275,7 +275,7 @@ class Linkage(ReleaseAttack[CameraPlaces, Linked]):
 
     def figures(self, learnt: CameraPlaces, rows: Sequence[Linked]) -> tuple[Figure, ...]:
         """Chart of the ROC curves."""
-        from dpose.report.plots import curves
+        from dpose_lab.plots import curves
 
         drawn = [
             (

@@ -240,7 +240,7 @@ class Reidentification(ReleaseAttack[GalleryAndQueries, Row]):
 
     def figures(self, learnt: GalleryAndQueries, rows: Sequence[Row]) -> tuple[Figure, ...]:
         """Chart of the cumulative match characteristic."""
-        from dpose.report.plots import curves
+        from dpose_lab.plots import curves
 
         def curve(shares: Sequence[float]) -> list[tuple[float, float]]:
             return list(enumerate(shares, start=1))

@@ -15,8 +15,9 @@ from dpose.release.partition import RegionSums
 from dpose.release.plans import release_statement
 from dpose.release.regions import mirrored
 from dpose.release.released import Shown
-from dpose.report import plots as drawing
+from dpose.report.plots import sheet
 from dpose.report.results import Figure, Table
+from dpose_lab import plots as drawing
 from dpose_lab.papers.experiment import Cell, Findings, Outcome, Request, Values
 from dpose_lab.papers.pixelization.data import (
     PETS,
@@ -162,7 +163,7 @@ def _show(storage: Storage, shown: ShownOutcomes, number: int, name: str) -> tup
         rows.append((str(value), *sizes, *ratios))
     head = (axis, *(title for title, _, _ in FORMATS.values()), "PNG / NPZ, paper mode", "PNG / archive, dpose")
     title = f"{photos.title}, {with_count(len(photos), 'picture')}"
-    figure, axes = drawing.sheet(1, 1, title, 5.6, 3.6)
+    figure, axes = sheet(1, 1, title, 5.6, 3.6)
     for form, (label, mechanism, style) in FORMATS.items():
         curve = shown.curve([(float(v), key) for v, key in zip(POWERS, keys, strict=True)], form)
         drawing.line(axes[0, 0], [(x, y / 1024) for x, y in curve], label, drawing.COLOURS[mechanism], style)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpose.report import plots as drawing
+from dpose.report.plots import sheet
 from dpose.report.results import Table
+from dpose_lab import plots as drawing
 from dpose_lab.papers.experiment import Cell, Findings, Request, Values
 from dpose_lab.papers.pixelization.data import (
     PETS,
@@ -105,7 +106,7 @@ def _show_1(sweep: Sweep, shown: ShownOutcomes) -> Findings:
         def key(axis: str, value: Any, mechanism: str, number: int = number) -> str:
             return f"{number + 1}-{replace(Point(mechanism), **{axis: value}).key}"
 
-        figure, axes = drawing.sheet(2, len(AXES), f"{photos.title}, {len(photos)} pictures")
+        figure, axes = sheet(2, len(AXES), f"{photos.title}, {len(photos)} pictures")
         for column, (axis, values) in enumerate(AXES.items()):
             fixed = ", ".join(f"{k} = {v}" for k, v in vars(Point("")).items() if k in AXES and k != axis)
             tables.append(
@@ -201,7 +202,7 @@ def _show_5(sweep: Sweep, shown: ShownOutcomes) -> Findings:
     spans = {"iou": (0.0, 1.0), "dice": (0.0, 1.0), "mse": (0.0, 20_000.0), "ssim": (0.0, 1.0)}
     points = [replace(FIGURE_5, b=b, n=n) for b in POWERS for n in POWERS if n <= b]
     for number, photos in enumerate(sweep.data.sets):
-        figure, axes = drawing.sheet(len(REGIONAL), len(MEASURES), f"{photos.title}, m = 32, epsilon 0.5", 3.6, 3.0)
+        figure, axes = sheet(len(REGIONAL), len(MEASURES), f"{photos.title}, m = 32, epsilon 0.5", 3.6, 3.0)
         for row, mechanism in enumerate(REGIONAL):
             keys = {point: _key(number, mechanism, point) for point in points}
             tables.append(
@@ -231,7 +232,7 @@ def _show_5(sweep: Sweep, shown: ShownOutcomes) -> Findings:
 def _show_6(sweep: Sweep, shown: ShownOutcomes) -> Findings:
     tables, drawings = [_beside(sweep, shown, "figure6")], []
     for number, photos in enumerate(sweep.data.sets):
-        figure, axes = drawing.sheet(1, 4, f"{photos.title}, b = 32, n = 8, m = 32", 3.5, 3.0)
+        figure, axes = sheet(1, 4, f"{photos.title}, b = 32, n = 8, m = 32", 3.5, 3.0)
         for mechanism in REGIONAL:
             keys = [
                 (float(epsilon), _key(number, mechanism, replace(FIGURE_6, epsilon=epsilon))) for epsilon in BUDGETS

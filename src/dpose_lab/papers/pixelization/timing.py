@@ -17,8 +17,9 @@ from dpose.release.config import Pixelization
 from dpose.release.grid import Shape
 from dpose.release.pixelization import PixelizationPlan
 from dpose.release.plans import bind
-from dpose.report import plots as drawing
+from dpose.report.plots import sheet
 from dpose.report.results import Figure, Table
+from dpose_lab import plots as drawing
 from dpose_lab.baselines.pixelization import PaperPlan
 from dpose_lab.papers.experiment import Cell, Findings, Outcome, Request, Values
 from dpose_lab.papers.pixelization.data import (
@@ -152,7 +153,7 @@ def _figure_3(timing: Timing, shown: ShownOutcomes, number: int) -> tuple[Table,
         *(f"{METHODS[name][0]}: ms, median" for name in timing.methods),
         *(f"{METHODS[name][0]}: total, s" for name in timing.methods),
     )
-    figure, axes = drawing.sheet(1, 2, f"{photos.title}, {with_count(len(photos), 'picture')}", 4.4, 3.2)
+    figure, axes = sheet(1, 2, f"{photos.title}, {with_count(len(photos), 'picture')}", 4.4, 3.2)
     for name, mechanism in zip(timing.methods, ("paper", "dpose"), strict=True):
         for column, (measured, scale) in enumerate((("total", 1), ("median", 1000))):
             curve = [

@@ -9,14 +9,14 @@ from typing import Any, cast
 from matplotlib.axes import Axes
 
 from dpose.report.inline import LIGHT
-from dpose.report.plots import finish, rendered, sheet
+from dpose.report.plots import sheet
 from dpose.report.results import Figure
 from dpose_lab.papers.experiment import Outcome
 from dpose_lab.papers.pose.benchmarks import STRATEGIES, Design
 from dpose_lab.papers.pose.settings import CEILING
 from dpose_lab.papers.pose.tables import SHARP, VIEWS, Ours, Span, by_setting
 from dpose_lab.papers.pose.training_cell import OWN_SETTINGS, RECOMMENDED, START, Training
-from dpose_lab.plots import heat_map
+from dpose_lab.plots import finish, heat_map, rendered
 
 COLOURS = {
     "dp-sgd": LIGHT["blue"],

@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from dpose.release.choosing import decibels
-from dpose.report import plots as drawing
 from dpose.report.inline import LIGHT, SERIES
+from dpose.report.plots import INK, Curve, sheet
 from dpose.report.results import Figure
+from dpose_lab import plots as drawing
 from dpose_lab.papers.pixelization.measure import mse
 from dpose_lab.papers.quality.measure import EPSILONS, WAYS, shown_picture
 from dpose_lab.photos.photo import Photo
@@ -22,9 +23,9 @@ SIDE = (
 )
 
 
-def psnr_curves(sets: Mapping[str, Mapping[str, drawing.Curve]]) -> Figure:
+def psnr_curves(sets: Mapping[str, Mapping[str, Curve]]) -> Figure:
     """Draw PSNR by epsilon, a panel per set of pictures and a line per way."""
-    figure, axes = drawing.sheet(1, len(sets), "released beside the original", 4.2, 3.2)
+    figure, axes = sheet(1, len(sets), "released beside the original", 4.2, 3.2)
     for panel, (title, curves) in zip(axes[0], sets.items(), strict=True):
         for way, colour, style in zip(WAYS, SERIES, ("--", "--", "-", "-"), strict=False):
             drawing.line(panel, curves[way], WAYS[way], LIGHT[colour], style)
@@ -43,19 +44,19 @@ def five_budgets(photo: Photo, blocks: Mapping[tuple[str, str], int], seed: int)
         seed: Seed of the noise; the first draw is shown.
     """
     assert photo.colours is not None
-    figure, axes = drawing.sheet(len(WAYS), 1 + len(EPSILONS), "", 1.62, 1.56)
+    figure, axes = sheet(len(WAYS), 1 + len(EPSILONS), "", 1.62, 1.56)
     for panel in axes.flat:
         _bare(panel)
     axes[0, 0].imshow(photo.colours)
-    axes[0, 0].set_title("original", fontsize=12, color=drawing.INK)
+    axes[0, 0].set_title("original", fontsize=12, color=INK)
     for row, (way, name) in enumerate(zip(WAYS, ROWS, strict=True)):
-        axes[row, 1].set_ylabel(name, fontsize=11, color=drawing.INK)
+        axes[row, 1].set_ylabel(name, fontsize=11, color=INK)
         for panel, epsilon in zip(axes[row, 1:], EPSILONS, strict=True):
             shown = shown_picture(way, epsilon, blocks[way, epsilon], photo.name, photo.colours, seed)
             panel.imshow(shown)
             panel.set_xlabel(f"{decibels(mse(photo.colours, shown)):.1f} dB", fontsize=11, labelpad=2)
             if not row:
-                panel.set_title(f"epsilon {epsilon}", fontsize=12, color=drawing.INK)
+                panel.set_title(f"epsilon {epsilon}", fontsize=12, color=INK)
     side = axes[1, 0]
     side.text(0, 1, SIDE, transform=side.transAxes, va="top", fontsize=9, linespacing=1.5)
     return figure
