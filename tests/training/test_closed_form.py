@@ -227,14 +227,15 @@ def test_of_two_steps_the_first_is_of_the_features_alone_and_the_second_solves_w
     assert stddev == pytest.approx(C * bound.event.sigma / 100)
 
 
-def test_a_first_sum_that_comes_out_otherwise_is_not_used():
-    """It changes no weight: what is compared with the log is the sum itself, which the second step solves with."""
+@pytest.mark.parametrize("method", ["adassp-head", "dp-sgd"])
+def test_a_kept_sum_that_comes_out_otherwise_is_not_used(method):
+    """It changes no weight: what is compared with the log is the sum itself, whatever method keeps it."""
     logged = []
 
     def run(moment, taken):
         made = object.__new__(Run)
         made.__dict__.update(
-            bound=plan("adassp-head").bind(100), ranks=ProcessGroup(), chain=None, taken=taken, params={}, leaves=[]
+            bound=plan(method).bind(100), ranks=ProcessGroup(), chain=None, taken=taken, params={}, leaves=[]
         )
         gradient = {"head.weight": 0 * moment}
         state = {"head.weight": moment}

@@ -10,6 +10,7 @@ from rich.console import Console
 from dots import train
 from dpose import files
 from dpose.account import TUNING, charges
+from dpose.errors import DposeError
 from dpose.known_sets import SetNames
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.attackers import bound_attackers
@@ -22,6 +23,7 @@ from dpose.training.first_weights import FirstWeights, digest_of_weights, inheri
 from dpose.training.folder import read_statement
 from dpose.training.plan import TrainingPlan
 from dpose.training.public_view import PublicView
+from dpose.training.run import Run
 from dpose.training.trained_on import TrainedOn
 from refusals import refused
 from run_folders import sealed_again
@@ -68,6 +70,26 @@ def test_weights_that_learnt_from_the_same_units_without_a_guarantee_are_refused
         run("private", start="plain", explicit=explicit)
     assert not (tmp_path / "private").exists()
     assert len(charges()) == 1
+
+
+@pytest.mark.parametrize("failing", [DposeError("disk-full", "no space is left"), KeyboardInterrupt()], ids=repr)
+def test_of_a_run_that_fails_no_weights_are_left_that_the_account_does_not_know(dots, tmp_path, monkeypatch, failing):
+    model, step = dots.task.build_model(), Run._step
+    began = digest_of_weights(model)
+
+    def steps(self, number):
+        if number == 2:
+            assert digest_of_weights(model) != began
+            raise failing
+        step(self, number)
+
+    monkeypatch.setattr(Run, "_step", steps)
+    with pytest.raises(type(failing)):
+        train(
+            dots.task, model, private=dots.data(40), plan=plan("non-private"), out=tmp_path / "plain", console=QUIET,
+            start=FirstWeights.drawn(), microbatch_size=16,
+        )  # fmt: skip
+    assert digest_of_weights(model) == began
 
 
 def test_so_are_those_of_a_seeded_run(run):

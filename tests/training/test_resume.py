@@ -242,7 +242,14 @@ def other_branch(monkeypatch):
     monkeypatch.setattr(arithmetic, "mkl_branch", lambda: 3)
 
 
-@pytest.mark.parametrize("change", [other_environment, other_branch])
+def one_that_is_gone(monkeypatch):
+    real = trainer.environment
+    monkeypatch.setattr(
+        trainer, "environment", lambda *given: {k: v for k, v in real(*given).items() if k != "the processor"}
+    )
+
+
+@pytest.mark.parametrize("change", [other_environment, other_branch, one_that_is_gone])
 def test_under_another_arithmetic_steps_count_twice(dots, tmp_path, quiet, monkeypatch, streams, change):
     monkeypatch.setattr(loops, "CHECKPOINT_UNITS", 10**9)
     killed(monkeypatch, GRADIENT, 14, dots, tmp_path / "run", quiet)

@@ -128,7 +128,7 @@ def choose_key(run: Run, *, repeatable: bool) -> AesNoise:
     """The noise of this attempt, under the old key if its steps come out as they did."""
     if run.kept:
         old = run.kept.surroundings
-        changed = [name for name, value in run.around.items() if old.get(name) != value]
+        changed = [name for name in {**old, **run.around} if old.get(name) != run.around.get(name)]
         if run.log_lacks_steps:
             # taken again, they could not be compared with what was seen of them: one noise might meet two sums
             forsake_key(run, "the log lacks steps that the ledger has")

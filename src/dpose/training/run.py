@@ -260,9 +260,8 @@ class Run:
         """Step `step`: its gradient, noised where the method is private, compared, taken and logged."""
         drawn_at = self._drawn_at()
         gradient, found = self.sources.gradient(self.params, step, drawn_at)
-        # a method that solves keeps its first noised sum and changes nothing by it
-        released = {**gradient, **(self._method_state() if self.bound.plan.kind.solves else {})}
-        update = digest_of(released).hex() if self.bound.event else ""
+        # a method may keep a noised sum and change nothing by it yet
+        update = digest_of({**gradient, **self._method_state()}).hex() if self.bound.event else ""
         if self.ranks.highest(int(self.taken.get(step, update) != update)):
             raise ReplayError("an update came out otherwise")
         shown = {"lr": float(self.schedule.get_last_lr()[0]), **found.shown}

@@ -14,7 +14,9 @@ sample never leave the step where data is private.
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,8 @@ def train(
 
     Args:
         task: Gives the loss and collates views.
-        model: Trained in place; its parameters that require gradients are trained. Moved by the caller.
+        model: Trained in place; its parameters that require gradients are trained. Moved by the caller. Where `train`
+            raises it has the weights that it came with: what a run was doing goes on from its folder alone.
         private: The units the plan protects (or, for a method without guarantee, simply the data). They are read as
             `protect` has it, unless that was done before: copies of one unit count once.
         plan: The method and its budget.
@@ -123,6 +126,7 @@ def train(
         if ranks.first:
             _make_folder(request)
             held.enter_context(locked_folder(request.folder))
+        held.enter_context(_weights_put_back(model))
         run = Run(request, data, charges)
         held.callback(run.close)
         look_back(run)
@@ -131,6 +135,21 @@ def train(
         _take_all_steps(run, inputs)
         _release(run)
     return run
+
+
+@contextlib.contextmanager
+def _weights_put_back(model: torch.nn.Module) -> Iterator[None]:
+    """Give `model` the weights that it came with where the body fails.
+
+    The account hears of a run's weights when they are released. What an unfinished run has learnt would be weights that
+    no account knows, and the next run from them would claim that its units had no influence on them.
+    """
+    first = copy.deepcopy(model.state_dict())
+    try:
+        yield
+    except BaseException:
+        model.load_state_dict(first)
+        raise
 
 
 def check_trial(request: RunRequest, private: Protected, public: UnitDataset | None) -> None:

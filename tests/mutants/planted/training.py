@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable
 from dataclasses import replace
@@ -270,9 +271,18 @@ ONE_STEP = (
         ("training/test_closed_form.py::test_one_unit_moves_the_sum_by_c_and_another_in_its_place_by_two",),
     ),
     Planted(
-        "adassp-head: a first sum that comes out otherwise when it is taken again is used",
+        "a sum that a method keeps and that comes out otherwise when it is taken again is used",
         lambda patch: patch.nothing("dpose.training.run:Run._method_state", {}),
-        ("training/test_closed_form.py::test_a_first_sum_that_comes_out_otherwise_is_not_used",),
+        ("training/test_closed_form.py::test_a_kept_sum_that_comes_out_otherwise_is_not_used",),
+    ),
+    Planted(
+        "what a run that failed has learnt stays in the caller's model",
+        lambda patch: patch.replace(
+            "dpose.training.trainer:_weights_put_back", lambda _: lambda model: contextlib.nullcontext()
+        ),
+        (
+            "training/test_first_weights.py::test_of_a_run_that_fails_no_weights_are_left_that_the_account_does_not_know",
+        ),
     ),
     Planted(
         "subspace-sgd: coefficients have another shape than the one that was tried",
