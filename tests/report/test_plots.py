@@ -18,10 +18,10 @@ from dpose.report.charts import (
     bound_on_attacks,
     line_by_step,
     paired_dots,
-    trade_off_chart,
+    trade_off,
 )
 from dpose.report.inline import LIGHT, PALETTE
-from dpose.report.plots import sheet, svg
+from dpose.report.plots import page_canvas, sheet, styled, svg
 from dpose_lab.plots import DARK_INK, PALE_INK, bars, curves, heat_map
 
 HOSTILE = '"><script>alert(1)</script> $\\frac{x}$ _\x00\u202e'
@@ -38,12 +38,14 @@ def drawn_charts(text="x"):
     point = MeasuredRates((0.05, 0.1, 0.2), (0.3, 0.4, 0.5))
     figure, ((panel,),) = sheet(1, 1, text)
     heat_map(panel, {(1, 1): 0.1, (2, 1): 0.9}, ("b", (1, 2)), ("n", (1, 2)), text, (0, 1), ".1f", missing="not run")
+    with styled():
+        rates, axes = page_canvas(360)
+        curve = Rates(rising, stairs=True)
+        trade_off(axes, [curve], ruled_out=rising, measured=[point], least=1e-3, names=(text, text))
     return {
         "line": line_by_step([(1, 1.0), (2, 3.0)], text, y_title=text, above=[(1, text)], above_title=text),
         "bound": bound_on_attacks(approximate(8.0, 1e-5), text, text, approximate(1.0, 1e-5)),
-        "trade-off": trade_off_chart(
-            text, [Rates(rising, stairs=True)], ruled_out=rising, measured=[point], least=1e-3, names=(text, text)
-        ),
+        "trade-off": svg(rates, text),
         "joints": paired_dots([(text, 1.0, 2.0), *JOINTS], text, before=text, after=text, x_title=text),
         "curves": curves("c", text, [("r", "plain", rising)], rising, ("a", "b"), text, log_x=False).svg,
         "bars": bars("b", text, ["one", "two"], [("r", [0.1, 0.2]), ("guessing", [0.3, 0.4])], "y", text).svg,

@@ -17,10 +17,10 @@ from dpose.audits.findings import BLIND, AuditFindings, AuditReport
 from dpose.audits.trials import OperatingPoint, Trials
 from dpose.privacy.ranges import between, lower, upper
 from dpose.privacy.tradeoff import Floats, TradeOff, approximate
-from dpose.report.charts import MeasuredRates, Rates, trade_off, trade_off_chart
+from dpose.report.charts import MeasuredRates, Rates, trade_off
 from dpose.report.document import Report
 from dpose.report.inline import LIGHT, MISSING, Mark, Strong, Warned, at_least, at_most, day
-from dpose.report.plots import Curve, png, sheet
+from dpose.report.plots import Curve, page_canvas, png, sheet, styled, svg
 from dpose.report.results import Block, Bullets, Figure, Group, Numbers, Section, Table, Text, cards
 
 GRID = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 161)])
@@ -225,20 +225,17 @@ def _blind() -> tuple[Block, ...]:
 def _chart(report: AuditReport, name: str, found: AuditFindings, height: int) -> Markup:
     """What an attack found, under what is ruled out by the whole curve and by (epsilon, delta) alone."""
     allowed, pair = _claimed(report)
-    return trade_off_chart(
-        f"True against false positives of {name}, on logarithmic axes. {'; '.join(_found(found))}",
-        (
-            Rates(((0, 0), (1, 1)), colour="base", style="--", width=1),
-            Rates(pair, colour="base", style="--", width=1),
-            Rates(allowed, colour="base", width=1.5),
-            Rates(_points(found.curve), stairs=True),
-        ),
-        ruled_out=allowed,
-        measured=[_measured(point, "accent") for point in found.points],
-        least=LEAST,
-        names=NAMES,
-        height=height,
+    curves = (
+        Rates(((0, 0), (1, 1)), colour="base", style="--", width=1),
+        Rates(pair, colour="base", style="--", width=1),
+        Rates(allowed, colour="base", width=1.5),
+        Rates(_points(found.curve), stairs=True),
     )
+    with styled():
+        figure, axes = page_canvas(height)
+        measured = [_measured(point, "accent") for point in found.points]
+        trade_off(axes, curves, ruled_out=allowed, measured=measured, least=LEAST, names=NAMES)
+        return svg(figure, f"True against false positives of {name}, on logarithmic axes. {'; '.join(_found(found))}")
 
 
 def _picture(report: AuditReport) -> bytes:

@@ -200,23 +200,6 @@ def trade_off(
     axes.set_title(showable(names[1]), loc="left", fontsize="medium")
 
 
-def trade_off_chart(
-    describes: str,
-    curves: Sequence[Rates],
-    *,
-    ruled_out: Curve = (),
-    measured: Sequence[MeasuredRates] = (),
-    least: float = 0.0,
-    names: tuple[str, str] = ("", ""),
-    height: int = 360,
-) -> Markup:
-    """`trade_off` as a chart of a page."""
-    with styled():
-        figure, axes = page_canvas(height)
-        trade_off(axes, curves, ruled_out=ruled_out, measured=measured, least=least, names=names)
-        return svg(figure, describes)
-
-
 def bound_on_attacks(bound: TradeOff, unit: str, describes: str, reference: TradeOff | None = None) -> Markup:
     """The most an attacker can find at each rate of false alarms, beside one who learns nothing.
 

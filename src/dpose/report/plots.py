@@ -132,9 +132,9 @@ def formatted(axis: object, write: Callable[[float], str]) -> None:
     axis.set_minor_formatter(NullFormatter())  # type: ignore[attr-defined]
 
 
-def page_canvas(height: float, width: float = WIDTH) -> tuple[Canvas, Axes]:
-    """A figure of `width` by `height` units of a page, with its axes."""
-    figure = Canvas(figsize=(width / 72, height / 72), dpi=72, layout="constrained")
+def page_canvas(height: float) -> tuple[Canvas, Axes]:
+    """A figure of `WIDTH` by `height` units of a page, with its axes."""
+    figure = Canvas(figsize=(WIDTH / 72, height / 72), dpi=72, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03)  # type: ignore[union-attr, call-arg]
     return figure, figure.subplots()
 
