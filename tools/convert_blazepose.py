@@ -5,8 +5,8 @@
     python tools/convert_blazepose.py mediapipe-pose-0.5.1675469404.tgz --heavy FOLDER       # heavy, into a folder
 
 Needs `pip install tflite`, which reads the files' structure. Weights stay in half precision, as they were published:
-each output channel is divided by a power of two, which changes no digit (`dpose.pose.blazepose.set_scales`). The
-networks' outputs for segmentation and world coordinates are left out.
+each output channel is divided by a power of two, which changes no digit (`set_scales`). The networks'
+outputs for segmentation and world coordinates are left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 import json
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from dpose.files import SHIPPED, write_atomic
-from dpose.pose.blazepose import POINTS, BlazePose, BlazePoseDetector, ScaledConv, set_scales
+from dpose.pose.blazepose import POINTS, BlazePoseDetector, BlazePoseHead, BlazePoseTrunk, ScaledConv
 
 PACKAGE = "@mediapipe/pose 0.5.1675469404"
 CHECKSUM = "8bb349a7b3a3ba699df23be804ddd3b3eab810b50b15406894be257859388a84"
@@ -46,6 +46,24 @@ tools/convert_blazepose.py: from TFLite to safetensors, each output channel divi
 stored beside it, the outputs for segmentation and world coordinates left out. They are otherwise unchanged.
 What they were trained on is not public.
 """
+
+
+class BlazePose(torch.nn.Module):
+    """Landmark network as it was published: trunk and head.
+
+    Args:
+        kind: A name in `SIZES`.
+    """
+
+    def __init__(self, kind: str = "full") -> None:
+        super().__init__()
+        self.backbone = BlazePoseTrunk(kind)
+        self.head = BlazePoseHead(self.backbone.channels)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(N, 3, 256, 256) of 0 to 1 to the outputs of `BlazePoseHead`."""
+        made: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = self.head(self.backbone.forward_features(x))
+        return made
 
 
 class Graph:
@@ -207,6 +225,26 @@ def load(network: BlazePose | BlazePoseDetector, content: bytes) -> None:
             for mine, theirs in zip(conv.conv.parameters(), whole.conv.parameters(), strict=True):
                 mine.data = theirs.data.unflatten(0, (POINTS, 5))[:, values].flatten(0, 1).clone()
     set_scales(list(_convs(network)))
+
+
+def set_scales(convs: Sequence[ScaledConv], least: float = 2.0**-12) -> None:
+    """Give each output channel the power of two nearest to its size as scale, and divide weight and bias by it.
+
+    A channel's size is the root of the mean square of its weights; a power of two changes no digit of them.
+
+    Args:
+        convs: Layers, changed in place; their function stays.
+        least: Smallest scale, for channels of zeros.
+    """
+    with torch.no_grad():
+        for layer in convs:
+            assert layer.conv.bias is not None
+            whole = layer.conv.weight * layer.scale.view(-1, 1, 1, 1)
+            bias = layer.conv.bias * layer.scale
+            size = whole.flatten(1).square().mean(1).sqrt().clamp_min(least)
+            layer.scale.copy_(torch.exp2(size.log2().round()))
+            layer.conv.weight.copy_(whole / layer.scale.view(-1, 1, 1, 1))
+            layer.conv.bias.copy_(bias / layer.scale)
 
 
 def write(network: torch.nn.Module, path: Path) -> None:

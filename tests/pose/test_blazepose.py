@@ -8,9 +8,10 @@ import safetensors.torch
 import torch
 from torch.func import functional_call, grad, vmap
 
+from convert_blazepose import BlazePose, set_scales
 from dpose.files import SHIPPED
 from dpose.pose import blazepose
-from dpose.pose.blazepose import BlazePose, BlazePoseDetector, ScaledConv, Stage, fold_scales, refined, set_scales
+from dpose.pose.blazepose import BlazePoseDetector, ScaledConv, Stage, fold_scales, refined
 from dpose.pose.folder import find_model, load_model
 from dpose.pose.predict import for_prediction
 from pose.astronauts import astronauts

@@ -11,7 +11,6 @@ fixed `scale`, a power of two near its own size, and what is stored and trained 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -26,6 +25,8 @@ POINTS = 39
 four."""
 STRIDE = 4
 """Crop pixels per cell of the heat maps."""
+REACH, SURE = 3, 0.5
+"""Cells on each side of a point's own that `refined` reads, and the probability that one of them must reach."""
 DETECTOR_SIDE = 224
 """Side of the square picture that the detector takes, pixels."""
 
@@ -315,24 +316,6 @@ class BlazePoseHead(nn.Module):
         return coordinates, self.heat(pyramid), self.presence(tower).flatten()
 
 
-class BlazePose(nn.Module):
-    """Landmark network as it was published: trunk and head.
-
-    Args:
-        kind: A name in `SIZES`.
-    """
-
-    def __init__(self, kind: str = "full") -> None:
-        super().__init__()
-        self.backbone = BlazePoseTrunk(kind)
-        self.head = BlazePoseHead(self.backbone.channels)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(N, 3, 256, 256) of 0 to 1 to the outputs of `BlazePoseHead`."""
-        made: tuple[Tensor, Tensor, Tensor] = self.head(self.backbone.forward_features(x))
-        return made
-
-
 class BlazePoseDetector(nn.Module):
     """Detector of people: a box, a score and four points at each of 2,254 anchors.
 
@@ -430,36 +413,15 @@ def fold_scales(model: nn.Module) -> None:
             layer.fold()
 
 
-def set_scales(convs: Sequence[ScaledConv], least: float = 2.0**-12) -> None:
-    """Give each output channel the power of two nearest to its size as scale, and divide weight and bias by it.
-
-    A channel's size is the root of the mean square of its weights; a power of two changes no digit of them.
-
-    Args:
-        convs: Layers, changed in place; their function stays.
-        least: Smallest scale, for channels of zeros.
-    """
-    with torch.no_grad():
-        for layer in convs:
-            whole = layer.conv.weight * layer.scale.view(-1, 1, 1, 1)
-            bias = cast(Tensor, layer.conv.bias) * layer.scale
-            size = whole.flatten(1).square().mean(1).sqrt().clamp_min(least)
-            layer.scale.copy_(torch.exp2(size.log2().round()))
-            layer.conv.weight.copy_(whole / layer.scale.view(-1, 1, 1, 1))
-            cast(Tensor, layer.conv.bias).copy_(bias / layer.scale)
-
-
-def refined(points: Tensor, heat: Tensor, reach: int = 3, least: float = 0.5) -> Tensor:
+def refined(points: Tensor, heat: Tensor) -> Tensor:
     """Move points to the mean of the heat map near them.
 
     The mean of the cells of a window about the point, weighted by the heat map's probabilities. A point stays where it
-    is if no cell of the window reaches `least`, or if it lies outside the map.
+    is if no cell of the window reaches `SURE`, or if it lies outside the map.
 
     Args:
         points: (N, P, 2), x and y in pixels of the crop.
         heat: (N, P, h, w) logits, `STRIDE` pixels a cell.
-        reach: Cells of the window on each side of the point's own.
-        least: A probability.
 
     Returns:
         (N, P, 2), in pixels of the crop.
@@ -467,8 +429,8 @@ def refined(points: Tensor, heat: Tensor, reach: int = 3, least: float = 0.5) ->
     rows, columns = heat.shape[-2:]
     cell = torch.floor(points / STRIDE).long()
     inside = (cell >= 0).all(-1) & (cell[..., 0] < columns) & (cell[..., 1] < rows)
-    offset = torch.arange(-reach, reach + 1, device=points.device)
-    x, y = cell[..., 0, None] + offset, cell[..., 1, None] + offset  # (N, P, 2 * reach + 1)
+    offset = torch.arange(-REACH, REACH + 1, device=points.device)
+    x, y = cell[..., 0, None] + offset, cell[..., 1, None] + offset  # (N, P, 2 * REACH + 1)
     within = ((y >= 0) & (y < rows))[..., :, None] & ((x >= 0) & (x < columns))[..., None, :]
     index = y.clamp(0, rows - 1)[..., :, None] * columns + x.clamp(0, columns - 1)[..., None, :]
     window = heat.flatten(-2).gather(-1, index.flatten(-2)).view(index.shape)
@@ -476,5 +438,5 @@ def refined(points: Tensor, heat: Tensor, reach: int = 3, least: float = 0.5) ->
     total = weight.sum((-2, -1))
     moved = torch.stack([(weight.sum(-2) * x).sum(-1), (weight.sum(-1) * y).sum(-1)], -1)
     moved = moved / total.clamp_min(1e-12)[..., None] * STRIDE
-    sure = inside & (weight.amax((-2, -1)) >= least)
+    sure = inside & (weight.amax((-2, -1)) >= SURE)
     return torch.where(sure[..., None], moved, points)
