@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from dpose.action.data.sources import whole_clip
 from dpose.release.api import release_array
 from dpose.release.grid import Shape
 from dpose.release.plans import bind
 from dpose_lab.papers.experiment import Outcome, Request
 from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.video import actions
-from dpose_lab.papers.video.methods import released_videos
+from dpose_lab.papers.video.methods import released_videos, whole_clip
 from plain_configs import plain_projection
 
 OURS = EXPERIMENTS["release-actions"]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from clips import write
 from dpose.account import EXPERIMENT, State, charges
-from dpose.action.data.sources import Held, VideoFile, whole_clip
+from dpose.action.data.sources import Held, VideoFile
 from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
 from dpose.media.images import write_image
@@ -18,7 +18,7 @@ from dpose_lab.papers.experiment import Outcome, Request
 from dpose_lab.papers.registry import EXPERIMENTS
 from dpose_lab.papers.reproduce import reproduce
 from dpose_lab.papers.video import measure, tables
-from dpose_lab.papers.video.methods import METHODS, parse_external, released_videos
+from dpose_lab.papers.video.methods import METHODS, parse_external, released_videos, whole_clip
 from dpose_lab.papers.video.tables import COLUMNS, QUICK, ROWS, Study, video_table_of
 from refusals import refused
 

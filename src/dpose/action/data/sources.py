@@ -150,19 +150,6 @@ class Held:
         return clip_hashes(self.frames, self.frames.shape[:3])
 
 
-def whole_clip(source: VideoSource, size: tuple[int, int] | None = None) -> Frames:
-    """Return every frame of a source, at its own size by default."""
-    if isinstance(source, Held):
-        return source.frames if size is None else source.read(range(source.count()), size)
-    if isinstance(source, VideoFile) and size is None:
-        info = _probed(source.path)
-        size = (info.height, info.width)
-    if size is None:
-        assert isinstance(source, StillFile)
-        return read_image(source.path)[None]
-    return source.read(range(source.count()), size)
-
-
 @lru_cache(maxsize=65536)
 def _probed(path: Path) -> VideoInfo:
     return probe(path)

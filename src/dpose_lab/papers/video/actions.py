@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dpose.action.data.sources import whole_clip
 from dpose.action.data.spec import open_clips
 from dpose.action.data.units import VideoSet, VideoUnits
 from dpose.action.model import ActionConfig
@@ -22,7 +21,7 @@ from dpose.release.plans import bind
 from dpose.report.results import Figure, Table
 from dpose_lab.papers.experiment import Bound, Cell, Experiment, Findings, Outcome, Request, Values
 from dpose_lab.papers.video.measure import learn, training_plan
-from dpose_lab.papers.video.methods import DELTA, RAW, VideoMethod, release_of, released_videos, trained
+from dpose_lab.papers.video.methods import DELTA, RAW, VideoMethod, release_of, released_videos, trained, whole_clip
 from dpose_lab.stats import Floats, Interval, over_people
 from dpose_scene.films import FILM_FRAMES
 

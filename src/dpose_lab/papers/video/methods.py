@@ -12,10 +12,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dpose.action.data.sources import Held, StillFile, VideoFile, VideoSource, whole_clip
+from dpose.action.data.sources import Held, StillFile, VideoFile, VideoSource
 from dpose.action.data.units import Video, VideoSet
 from dpose.errors import DposeError
-from dpose.media.images import write_image
+from dpose.media.images import read_image, write_image
 from dpose.media.video import probe
 from dpose.release.api import release_array
 from dpose.release.batch import release_one
@@ -229,6 +229,17 @@ def release_of(method: VideoMethod, values: int) -> Projection:
         k = max(3, round(method.k * values / PAPER_VALUES))
         return Projection.of(epsilon, delta, paper=True, k=k, split=method.split)
     return Projection.of(epsilon, delta, method.neighbours, colour=method.colour, restore=method.restore)
+
+
+def whole_clip(source: VideoSource) -> NDArray[np.uint8]:
+    """Return every frame of a source, at its own size."""
+    if isinstance(source, Held):
+        return source.frames
+    if isinstance(source, StillFile):
+        return read_image(source.path)[None]
+    assert isinstance(source, VideoFile)
+    info = probe(source.path)
+    return source.read(range(source.count()), (info.height, info.width))
 
 
 def _through(source: VideoSource, method: VideoMethod, seed: int, *, public: bool) -> NDArray[np.uint8]:
