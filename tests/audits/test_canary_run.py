@@ -10,7 +10,7 @@ from rich.console import Console
 
 import dpose.training.step as step
 from dpose.audits.canary_run import PIXEL, ToyTask, ToyUnits, canary_run
-from dpose.audits.faults import FAULTS, UNSEEN, VISIBLE, planted, undetected_words
+from dpose.audits.faults import FAULTS, UNSEEN, planted, undetected_words
 from dpose.audits.findings import weigh
 from dpose.audits.noise_family import Family, NoiseBound
 from dpose.training.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, toss_coins
@@ -22,6 +22,7 @@ from quick import quick  # noqa: F401
 from refusals import refused
 
 CANARIES, REAL = 500, 100
+VISIBLE = tuple(name for name in FAULTS if name not in UNSEEN)
 PLAN = TrainingPlan(noise_multiplier=0.8, delta=1e-5, steps=12, expected_batch_size=150, accountant="rdp")
 
 

@@ -35,7 +35,6 @@ from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import Relation
 from dpose.privacy.tradeoff import Floats
 from dpose.training.canaries import CanaryTask, CanaryUnits, GradientCanaries, InputCanaries, add_parameter, view_losses
-from dpose.training.loader import Loader
 from dpose.training.methods import METHODS
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
@@ -82,14 +81,6 @@ class ToyModel(torch.nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """(N,), the weight."""
         return self.weight.expand(len(inputs))
-
-
-class InlineLoader(Loader):
-    """Loads units where it is called: handing a pixel to another thread takes longer than making it."""
-
-    def units(self, indices: Sequence[int], step: int, ahead: int = 0) -> Iterator[list[View]]:
-        """The units in order."""
-        return (self.unit(int(index), step) for index in indices)
 
 
 class ToyUnits:

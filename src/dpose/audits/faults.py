@@ -261,8 +261,6 @@ FAULTS: Mapping[str, Fault] = {
 }
 """Every fault by name that can be planted; those of `UNSEEN` are there to show that they are not seen."""
 
-VISIBLE = tuple(name for name in FAULTS if name not in UNSEEN)
-
 
 def check_fault(name: str, plantable: Iterable[str]) -> None:
     """Refuse a fault that cannot be planted here, and say where it is seen.

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from dpose.audits.findings import AuditReport
     from dpose.audits.trials import Trials
 
-Epsilon = Annotated[float, option("The claim: epsilon of the whole run or release.")]
-Delta = Annotated[float, option("The claim: delta.")]
 Alpha = Annotated[float, option("Probability that a true claim is flagged.")]
-Seed = Annotated[int | None, option("Makes the audit reproducible.", min=0)]
 Out = Annotated[Path, option("The folder to make; must not exist.")]
 
 

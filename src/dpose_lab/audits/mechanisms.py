@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpose.audits.canary_run import PIXEL, InlineLoader, ToyTask, ToyUnits
+from dpose.audits.canary_run import PIXEL, ToyTask, ToyUnits
 from dpose.audits.faults import FAULTS, UNSEEN, check_fault, planted
 from dpose.errors import DposeError
 from dpose.privacy.accounting import COARSE
@@ -27,8 +27,10 @@ from dpose.privacy.ranges import check_epsilon
 from dpose.privacy.tradeoff import Floats, TradeOff, of_events
 from dpose.training.canaries import CanaryTask, CanaryUnits, GradientCanaries, add_parameter
 from dpose.training.gradients import trainable_params
+from dpose.training.loader import Loader
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.step import StepInputs, private_gradient
+from dpose.units import View
 from dpose_lab.audits.hockey_stick import Distribution, Sampler, Score, negated, value
 
 BLOCK = 1000
@@ -138,6 +140,14 @@ def _calibrated(rate: float, epsilon: float, delta: float) -> tuple[BoundPlan, T
     bound = plan.bind(BLOCK)
     assert bound.event is not None
     return bound, of_events([bound.event], plan.relation, grid=COARSE)
+
+
+class InlineLoader(Loader):
+    """Loads units where it is called: handing a pixel to another thread takes longer than making it."""
+
+    def units(self, indices: Sequence[int], step: int, ahead: int = 0) -> Iterator[list[View]]:
+        """The units in order."""
+        return (self.unit(int(index), step) for index in indices)
 
 
 def _step(bound: BoundPlan, present: bool, noise: AesNoise, call: int) -> Floats:

@@ -10,13 +10,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpose.cli.audit import AUDITED, Alpha, Delta, Epsilon, Out, Seed, leave, show_audit
+from dpose.cli.audit import AUDITED, Alpha, Out, leave, show_audit
 from dpose.cli.options import RUN, Settings, option
 from dpose.privacy.ranges import as_given, lower
 
 if TYPE_CHECKING:
     from dpose_lab.audits.mechanism_audit import MechanismAudit
 
+Epsilon = Annotated[float, option("The claim: epsilon of the whole run or release.")]
+Delta = Annotated[float, option("The claim: delta.")]
+Seed = Annotated[int | None, option("Makes the audit reproducible.", min=0)]
 
 HALF_RUNS = Settings(
     (RUN,),
