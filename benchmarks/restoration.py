@@ -23,8 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpose.release.planes import Observed, Plane
-from dpose.release.restoration import restore
-from dpose.release.restoration.grid import FROM_RGB
+from dpose.release.restoration import FROM_RGB, Restoration
 
 PICTURES = ("astronaut", "coffee", "chelsea", "rocket")
 M = 16
@@ -88,7 +87,7 @@ def invents(draws: int, console: Console) -> None:
                 for draw in range(draws):
                     rng = np.random.default_rng([draw, number])
                     seen = observe(picture, Cell("ycc", block, 4, method), epsilon, rng)
-                    powers += agreement(picture @ FROM_RGB[0], restore(seen, method) @ FROM_RGB[0], block)
+                    powers += agreement(picture @ FROM_RGB[0], Restoration(method).apply(seen) @ FROM_RGB[0], block)
             told = [f"{(a / b) ** 0.5:.2f} / {max(0, 1 - ab / a):.2f}" for a, b, ab in powers]
             shown.add_row(f"{epsilon:g}", str(block), method, *told)
     console.print(shown)
@@ -118,11 +117,11 @@ def speed(console: Console) -> None:
         seen = observe(picture, Cell("ycc", block, 2, "learned"), 2.0, np.random.default_rng(1))
         taken = []
         for around in (None, seen):
-            restore(seen, "learned", around, around)
+            Restoration("learned").apply(seen, around, around)
             times = []
             for _ in range(5):
                 began = time.process_time()
-                restore(seen, "learned", around, around)
+                Restoration("learned").apply(seen, around, around)
                 times.append(time.process_time() - began)
             taken.append(float(np.median(times)))
         shown.add_row(str(block), f"{taken[0] * 1e3:.0f}", f"{1 / taken[0]:.1f}", f"{taken[1] * 1e3:.0f}")

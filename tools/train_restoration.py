@@ -33,8 +33,7 @@ from torch import Tensor, nn
 
 from dpose.files import write_atomic
 from dpose.pose.data import open_data
-from dpose.release.restoration.grid import FROM_RGB, TO_RGB, on_luma
-from dpose.release.restoration.restoring import GAIN, MAPS, WEIGHTS, frame_maps, linear_guess
+from dpose.release.restoration import FROM_RGB, GAIN, MAPS, TO_RGB, WEIGHTS, frame_maps, linear_guess, on_luma
 from dpose_scene.films import FILM_ACTIONS, film_labels
 from dpose_scene.render import clip, render_person
 from dpose_scene.splits import scene_seed
@@ -432,7 +431,7 @@ def main(
     digest = write_weights(train(lspet, run, steps, console), out)
     write_atomic(out.with_name("README.md"), card(run, digest, steps))
     console.print(
-        f"{out}: {out.stat().st_size:,} bytes, sha256 {digest}: set it in restoration/learned.py", soft_wrap=True
+        f"{out}: {out.stat().st_size:,} bytes, sha256 {digest}: set it in release/restoration.py", soft_wrap=True
     )
 
 

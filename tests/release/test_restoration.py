@@ -12,8 +12,7 @@ from dpose.release.archive import pack_archive, restore_file, unpack
 from dpose.release.grid import Shape
 from dpose.release.planes import Observed, Plane
 from dpose.release.projections import BlockMeans
-from dpose.release.restoration import OPENCV, Restoration, restore, restored_clip, restoring
-from dpose.release.restoration.grid import FROM_RGB, TO_RGB, halved
+from dpose.release.restoration import FROM_RGB, OPENCV, TO_RGB, Restoration, halved, restored_clip
 from dpose.release.verify import verify_release
 from public_doors import pixelize
 from refusals import refused
@@ -51,57 +50,57 @@ def test_luma_and_chroma_are_those_of_the_planes():
 @pytest.mark.parametrize("method", restoration.METHODS)
 class TestEveryMethod:
     def test_it_sees_what_was_released_and_nothing_else(self, method):
-        assert list(inspect.signature(restore).parameters) == ["observed", "method", "before", "after"]
+        assert list(inspect.signature(Restoration(method).apply).parameters) == ["observed", "before", "after"]
         made = pixelize(SMOOTH, 20, 4, 8, restore=method, seed=1)
         released, statement = unpack(pack_archive(made.frames[0], made.statement), "a.npz")
         assert np.array_equal(released.picture(), made.picture)
         assert Restoration.read(statement.release["restoration"]) == Restoration.chosen(method)
         if method != "none":
-            assert np.array_equal(restore(made.frames[0].observed(), method), made.picture)
+            assert np.array_equal(Restoration(method).apply(made.frames[0].observed()), made.picture)
 
     @pytest.mark.parametrize("colour", ["rgb", "ycc"])
     @pytest.mark.parametrize("size", [(1, 50), (50, 1), (1, 1), (37, 50)])
     def test_shapes(self, method, size, colour):
         picture = SMOOTH[: size[0], : size[1]]
         block = min(8, *size)
-        assert restore(observed(picture, block, 5.0, colour), method).shape == (*size, 3)
-        grey = restore(observed(picture[..., :1], block, 5.0), method)
+        assert Restoration(method).apply(observed(picture, block, 5.0, colour)).shape == (*size, 3)
+        grey = Restoration(method).apply(observed(picture[..., :1], block, 5.0))
         assert grey.shape == (*size, 1)
         assert grey.dtype == np.uint8
 
     def test_16_bits_are_the_same_picture(self, method):
         low, high = (
-            restore(observed(SMOOTH.astype(np.float64) * scale, 8, 10.0 * scale, peak=255 * scale), method)
+            Restoration(method).apply(observed(SMOOTH.astype(np.float64) * scale, 8, 10.0 * scale, peak=255 * scale))
             for scale in (1, 257)
         )
         assert (low.dtype, high.dtype) == (np.uint8, np.uint16)
         assert np.abs(high / 257 - low).max() < 1
 
     def test_next_to_no_noise_leaves_the_cells(self, method):
-        shown = restore(observed(SMOOTH, 4, 1e-3), method)
+        shown = Restoration(method).apply(observed(SMOOTH, 4, 1e-3))
         assert error(shown, SMOOTH) < (40 if method == "none" else 30)
 
     def test_coarse_chroma(self, method):
-        shown = restore(observed(SMOOTH, 4, 2.0, "ycc", 4), method)
+        shown = Restoration(method).apply(observed(SMOOTH, 4, 2.0, "ycc", 4))
         assert error(shown, SMOOTH) < 130
 
 
 def test_painted_cells_have_one_colour():
-    shown = restore(observed(SMOOTH, 16, 3.0, "ycc", 2), "none")
+    shown = Restoration("none").apply(observed(SMOOTH, 16, 3.0, "ycc", 2))
     assert all((shown[y : y + 16, x : x + 16] == shown[y, x]).all() for y in (0, 16) for x in (0, 16, 48))
 
 
 def test_the_more_is_known_the_better():
     seen = observed(SMOOTH, 4, 30.0)
-    errors = [error(restore(seen, method), SMOOTH) for method in ("none", "tv", "learned")]
+    errors = [error(Restoration(method).apply(seen), SMOOTH) for method in ("none", "tv", "learned")]
     assert errors[0] > 2 * errors[1] > 2 * errors[2]
 
 
 def test_it_does_not_look_sharper_than_it_knows():
     """Of noise alone it makes next to no contrast, and no less of a picture as noise grows than is left of it."""
     flat = np.full((96, 128, 3), 128, np.uint8)
-    assert np.std(restore(observed(flat, 4, 60.0), "learned")) < 8
-    contrast = [np.std(restore(observed(SMOOTH, 4, level), "learned")) for level in (1.0, 60.0, 600.0)]
+    assert np.std(Restoration("learned").apply(observed(flat, 4, 60.0))) < 8
+    contrast = [np.std(Restoration("learned").apply(observed(SMOOTH, 4, level))) for level in (1.0, 60.0, 600.0)]
     assert contrast[0] > contrast[1] > contrast[2]
 
 
@@ -113,15 +112,15 @@ def test_cells_with_more_noise_than_was_learned_are_taken_together():
     assert np.allclose(
         wide.planes[0].levels[:-1, :-1], seen.planes[0].levels[:22, :24].reshape(11, 2, 12, 2).mean((1, 3))
     )
-    shown = restore(observed(SMOOTH, 1, 900.0), "learned")
+    shown = Restoration("learned").apply(observed(SMOOTH, 1, 900.0))
     assert error(shown, SMOOTH) < error(np.full_like(SMOOTH, 128), SMOOTH)
 
 
 def test_tiles_change_nothing(monkeypatch):
     seen = observed(np.random.default_rng(1).integers(0, 256, (170, 190, 3), dtype=np.uint8), 1, 40.0)
-    whole = restoring.by_network(seen)
-    monkeypatch.setattr(restoring, "TILE", 96)
-    assert np.abs(restoring.by_network(seen) - whole).max() < 0.05
+    whole = restoration.by_network(seen)
+    monkeypatch.setattr(restoration, "TILE", 96)
+    assert np.abs(restoration.by_network(seen) - whole).max() < 0.05
 
 
 class TestClips:
@@ -141,7 +140,8 @@ class TestClips:
 
     def test_frames_around_it_help(self):
         before, here, after = (observed(SMOOTH, 4, 40.0, seed=k) for k in range(3))
-        assert error(restore(here, "learned", before, after), SMOOTH) < error(restore(here, "learned"), SMOOTH)
+        learned = Restoration("learned")
+        assert error(learned.apply(here, before, after), SMOOTH) < error(learned.apply(here), SMOOTH)
 
     def test_cells_that_divide_a_frame_evenly(self):
         shape = Shape(2, 50, 70, 3)
@@ -151,7 +151,7 @@ class TestClips:
         assert seen.even
         assert np.allclose(seen.planes[0].deviation, 10 / (2 * operator.areas))
         for method in restoration.METHODS:
-            assert error(restore(seen, method), SMOOTH[:50, :70]) < 150
+            assert error(Restoration(method).apply(seen), SMOOTH[:50, :70]) < 150
 
 
 class TestWeights:
@@ -159,14 +159,14 @@ class TestWeights:
     def broken(self, request, tmp_path, monkeypatch):
         path = tmp_path / "cells.onnx.xz"
         if request.param == "altered":
-            path.write_bytes(restoring.WEIGHTS.read_bytes()[:-1] + b"x")
-        monkeypatch.setattr(restoring, "WEIGHTS", path)
+            path.write_bytes(restoration.WEIGHTS.read_bytes()[:-1] + b"x")
+        monkeypatch.setattr(restoration, "WEIGHTS", path)
         return request.param
 
     def test_they_are_small_and_whole(self):
-        assert restoring.WEIGHTS.stat().st_size < 2_000_000
-        assert restoring.restoration_digest() == restoring.SHA256
-        assert restoring.SHA256 in (restoring.WEIGHTS.parent / "README.md").read_text()
+        assert restoration.WEIGHTS.stat().st_size < 2_000_000
+        assert restoration.restoration_digest() == restoration.SHA256
+        assert restoration.SHA256 in (restoration.WEIGHTS.parent / "README.md").read_text()
 
     def test_total_variation_takes_their_place_and_says_so(self, broken, tmp_path):
         found = Restoration.chosen("learned")
@@ -174,7 +174,7 @@ class TestWeights:
         assert broken in found.note
         made = pixelize(SMOOTH, 20, 4, 8)
         assert any(broken in line for line in made.statement.caveats)
-        assert np.array_equal(made.picture, restore(made.frames[0].observed(), "tv"))
+        assert np.array_equal(made.picture, Restoration("tv").apply(made.frames[0].observed()))
         assert "scikit-image" in made.statement.software
         made.save(tmp_path / "a.png")
         assert verify_release(tmp_path / "a.png")
@@ -195,7 +195,7 @@ class TestWeights:
         made.save(tmp_path / "a.png")
         made.save(tmp_path / "a.npz")
         assert "not checked" not in verify_release(tmp_path / "a.png")[1]
-        monkeypatch.setattr(restoring, "WEIGHTS", tmp_path / "none")
+        monkeypatch.setattr(restoration, "WEIGHTS", tmp_path / "none")
         assert "weights are missing" in verify_release(tmp_path / "a.png")[1]
         assert verify_release(tmp_path / "a.npz")
         with refused("restoration-weights-missing"):
@@ -250,7 +250,7 @@ class TestRecords:
         with refused("restoration-unknown", where="magic"):
             Restoration.chosen("magic")
         with refused("restoration-unknown", where="magic"):
-            restore(observed(SMOOTH, 8, 1.0), "magic")
+            Restoration("magic").apply(observed(SMOOTH, 8, 1.0))
 
     def test_a_papers_picture_is_painted(self):
         assert "restoration" not in pixelize(SMOOTH, 2, 4, 8, paper=1).statement.release

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 import train_restoration as tool
-from dpose.release.restoration.restoring import MAPS, WEIGHTS
+from dpose.release.restoration import MAPS, WEIGHTS
 
 RNG = np.random.default_rng(0)
 CLIPS = [RNG.integers(0, 256, (frames, 50, 70, 3), dtype=np.uint8) for frames in (1, 3)]

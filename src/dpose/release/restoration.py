@@ -1,14 +1,16 @@
-"""Which restoration: none, total variation or the learned one, and how a statement names it.
+"""Restoration: from what was released to a picture that one can use. Post-processing, so it costs no privacy.
 
-Restoration by a small network that knows the noise, as FFDNet does (Zhang, Zuo and Zhang 2018); without torch.
+    picture = Restoration.chosen("learned").apply(released.observed())
+
+Nothing here sees an original: a restoration takes an `Observed`, which is public. It is none, total variation or the
+learned one: a small network that knows the noise, as FFDNet does (Zhang, Zuo and Zhang 2018); without torch.
 
 Its weights are an ONNX file that OpenCV runs, in tiles where a grid is large, so that memory stays bounded. What it
 gives was learned in squared error: where it cannot know it is blurred. `weights/restoration/README.md` says what it was
 made from, and where it invents.
 
-What the learned restoration's network is given, and what its output stands for. Shared by use and training.
-
-One frame is six maps: the released levels, divided by the deviation that they have of all causes, and how little noise
+All start from the released planes on one grid of cells, as luma and two differences of colours. To the network one
+frame is six maps: the released levels, divided by the deviation that they have of all causes, and how little noise
 there is on a logarithmic scale. Zeros mean that nothing is known, which is what lies outside of a picture and what a
 clip's first frame has before it. The network gives what to add to a linear guess, on a grid twice as fine.
 """
@@ -20,7 +22,7 @@ import lzma
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,8 +32,101 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.release.planes import Observed
-from dpose.release.restoration.grid import TO_RGB, CellGrid, Singles, cell_grid, enlarged, halved, luma_chroma
+from dpose.release.planes import Observed, Plane
+
+Singles = NDArray[np.float32]
+
+FROM_RGB: Singles = np.array([[0.25, 0.5, 0.25], [1, 0, -1], [-0.5, 1, -0.5]], np.float32)
+"""Rows give Y, Co and Cg of R, G and B."""
+TO_RGB: Singles = np.array([[1, 0.5, -0.5], [1, 0, 0.5], [1, -0.5, -0.5]], np.float32)
+"""The inverse of the matrix before."""
+
+
+@dataclass(frozen=True)
+class CellGrid:
+    """Noisy means of luma's cells, in units of the peak.
+
+    Attributes:
+        levels: float32, (3, rows, columns): Y, Co, Cg; interpolated where colour has larger cells.
+        deviation: float32, (3, rows, columns), of the noise; 0 for the colour of a grey picture.
+        coarser: The side of colour's cells over that of luma's.
+    """
+
+    levels: Singles
+    deviation: Singles
+    coarser: float
+
+
+def luma_chroma(observed: Observed) -> list[Plane]:
+    """Y, or Y, Co and Cg; R, G and B are transformed, and their deviations added in quadrature."""
+    if observed.colour != "rgb":
+        return list(observed.planes)
+    levels = np.stack([plane.levels for plane in observed.planes])
+    variance = np.stack([plane.deviation for plane in observed.planes]) ** 2
+    mixed = np.einsum("ij,jhw->ihw", FROM_RGB, levels)
+    noise = np.sqrt(np.einsum("ij,jhw->ihw", FROM_RGB**2, variance))
+    return [Plane(a, b, observed.planes[0].block) for a, b in zip(mixed, noise, strict=True)]
+
+
+def cell_grid(observed: Observed) -> CellGrid:
+    """All planes on luma's grid."""
+    planes = luma_chroma(observed)
+    shape = planes[0].levels.shape
+    levels: Singles = np.zeros((3, *shape), np.float32)
+    deviation = np.zeros_like(levels)
+    coarser = 1.0
+    for channel, plane in enumerate(planes):
+        coarser = max(1.0, plane.block / planes[0].block)
+        levels[channel] = on_luma(plane.levels, coarser, shape, even=observed.even)
+        deviation[channel] = on_luma(plane.deviation, coarser, shape, cv2.INTER_NEAREST, even=observed.even)
+    peak = np.float32(observed.peak)
+    return CellGrid(levels / peak, deviation / peak, coarser)
+
+
+def on_luma(
+    values: Singles, coarser: float, shape: tuple[int, ...], how: int = cv2.INTER_LINEAR, *, even: bool = False
+) -> Singles:
+    """Values of larger cells on luma's grid, interpolated: float32 of `shape`, (rows, columns)."""
+    if even and values.shape != shape:
+        return np.asarray(cv2.resize(values, (shape[1], shape[0]), interpolation=how), np.float32)
+    if coarser > 1:
+        values = cv2.resize(values, None, fx=coarser, fy=coarser, interpolation=how)
+    return np.asarray(values[: shape[0], : shape[1]], np.float32)
+
+
+def enlarged(fine: Singles, cells: tuple[int, int], observed: Observed, block: int, how: int) -> Singles:
+    """Maps of a grid (rows, columns, C), however fine, in pixels: float32, (H, W, C).
+
+    Args:
+        fine: The maps; they cover all cells, also what of the last ones lies outside of the picture.
+        cells: Rows and columns of cells.
+        observed: Has the picture's size.
+        block: The cells' side, pixels.
+        how: OpenCV's interpolation.
+    """
+    height, width = observed.height, observed.width
+    tall, broad = (height, width) if observed.even else (cells[0] * block, cells[1] * block)
+    if fine.shape[0] > tall:
+        how = cv2.INTER_AREA
+    grown = cv2.resize(fine, (broad, tall), interpolation=how)
+    return np.asarray(grown.reshape(tall, broad, -1)[:height, :width], np.float32)
+
+
+def halved(observed: Observed) -> Observed:
+    """The same with cells twice as wide, averaged over their areas: half the noise."""
+    planes = []
+    for plane in observed.planes:
+        areas = 1 / plane.deviation
+        whole, count = _pairs(areas), _pairs(np.ones_like(areas))
+        levels, noise = _pairs(areas * plane.levels) / whole, np.sqrt(count) / whole
+        planes.append(Plane(levels, np.asarray(noise, np.float32), 2 * plane.block))
+    return replace(observed, planes=tuple(planes))
+
+
+def _pairs(values: NDArray[Any]) -> Singles:
+    rows, columns = (np.arange(0, n, 2) for n in values.shape)
+    return np.asarray(np.add.reduceat(np.add.reduceat(values, rows, 0), columns, 1), np.float32)
+
 
 SPREAD: Singles = np.array([0.25, 0.15, 0.1], np.float32)[:, None, None]
 """About how much Y, Co and Cg of a cell vary over natural pictures, in units of the peak."""
@@ -60,7 +155,7 @@ def linear_guess(levels: Singles, deviation: Singles) -> Singles:
     return np.stack(finer).astype(np.float32)
 
 
-WEIGHTS = Path(__file__).parents[2] / "weights" / "restoration" / "cells.onnx.xz"
+WEIGHTS = Path(__file__).parents[1] / "weights" / "restoration" / "cells.onnx.xz"
 SHA256 = "9459e644c491f8840ac44e524a92e5ade681bb2529ccc5322ee12040a4094801"
 """SHA-256 of `WEIGHTS`."""
 STRIDE = 8
@@ -174,7 +269,8 @@ class Restoration:
     """A restoration, as it is recorded.
 
     Attributes:
-        method: One of `METHODS`.
+        method: One of `METHODS`: "none" paints the cells, "tv" flattens them as far as their noise asks for, "learned"
+            is a network.
         weights: SHA-256 of the learned one's weights; empty for the others.
         note: Why it is another one than was named; empty otherwise.
     """
@@ -187,7 +283,7 @@ class Restoration:
     def chosen(cls, method: str) -> Restoration:
         """The restoration of this name; total variation where the learned one's weights are missing or altered."""
         if method not in METHODS:
-            raise DposeError("restoration-unknown", f"must be {', '.join(METHODS)}, not {method!r}", "restore")
+            raise _unknown(method)
         if method != "learned":
             return cls(method)
         try:
@@ -232,45 +328,34 @@ class Restoration:
             )
 
     def apply(self, observed: Observed, before: Observed | None = None, after: Observed | None = None) -> NDArray[Any]:
-        """The picture, as `restore` makes it."""
+        """The picture. Post-processing: a function of what was released.
+
+        Args:
+            observed: A picture, or a group of frames.
+            before: For the learned one: the group before, of the same sizes; None if there is none.
+            after: The group after.
+
+        Returns:
+            uint8, or uint16 where the peak is 65535; (H, W, 3), or (H, W, 1) of one plane.
+        """
         return as_pixels(self.levels(observed, before, after), observed.peak)
 
     def levels(self, observed: Observed, before: Observed | None = None, after: Observed | None = None) -> Singles:
         """The picture of `apply`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
         self.check_here()
-        return restored_levels(observed, self.method, before, after)
+        if self.method not in METHODS:
+            raise _unknown(self.method)
+        if self.method == "learned":
+            return by_network(observed, before, after)
+        return by_variation(observed) if self.method == "tv" else _painted(observed)
 
 
 PAINTED = Restoration()
 """No restoration: each cell in one colour."""
 
 
-def restore(
-    observed: Observed, method: str, before: Observed | None = None, after: Observed | None = None
-) -> NDArray[Any]:
-    """The picture. Post-processing: a function of what was released.
-
-    Args:
-        observed: A picture, or a group of frames.
-        method: "none" paints the cells, "tv" flattens them as far as their noise asks for, "learned" is a network.
-        before: For the learned one: the group before, of the same sizes; None if there is none.
-        after: The group after.
-
-    Returns:
-        uint8, or uint16 where the peak is 65535; (H, W, 3), or (H, W, 1) of one plane.
-    """
-    return as_pixels(restored_levels(observed, method, before, after), observed.peak)
-
-
-def restored_levels(
-    observed: Observed, method: str, before: Observed | None = None, after: Observed | None = None
-) -> Singles:
-    """The picture of `restore`, in gray levels that are neither cut off nor rounded: float32, (H, W, C)."""
-    if method not in METHODS:
-        raise DposeError("restoration-unknown", f"must be {', '.join(METHODS)}, not {method!r}", "restore")
-    if method == "learned":
-        return by_network(observed, before, after)
-    return by_variation(observed) if method == "tv" else _painted(observed)
+def _unknown(method: str) -> DposeError:
+    return DposeError("restoration-unknown", f"must be {', '.join(METHODS)}, not {method!r}", "restore")
 
 
 def as_pixels(levels: Singles, peak: int) -> NDArray[Any]:
