@@ -171,10 +171,9 @@ class PersonDetector:
 
     Args:
         least: Least score of a person.
-        device: The model's device.
     """
 
-    def __init__(self, least: float = 0.5, device: str = "cpu") -> None:
+    def __init__(self, least: float = 0.5) -> None:
         from torchvision.models import detection
 
         weights = detection.FasterRCNN_MobileNet_V3_Large_320_FPN_Weights.COCO_V1
@@ -190,12 +189,12 @@ class PersonDetector:
                 f"fetch that file on a machine with a network and put it into {os.fspath(folder)}, or give boxes with "
                 "--box, --detections or --labels",
             ) from error
-        self._model = self._model.to(device).eval()
-        self._least, self._device = least, device
+        self._model = self._model.eval()
+        self._least = least
 
     def __call__(self, path: Path, number: int, image: NDArray[np.uint8]) -> Sequence[Box]:
         """Return the detected people, best first."""
-        picture = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1).to(self._device) / 255
+        picture = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1) / 255
         with torch.inference_mode():
             (output,) = self._model([picture])
         people = (output["labels"] == PERSON) & (output["scores"] >= self._least)

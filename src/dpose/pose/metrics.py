@@ -319,17 +319,12 @@ def person_score(box_scores: ArrayLike, joint_scores: ArrayLike) -> NDArray[np.f
 
 
 def oks_nms(
-    keypoints: ArrayLike,
-    scores: ArrayLike,
-    areas: ArrayLike,
-    sigmas: Sequence[float],
-    threshold: float = NMS,
-    most: int = MOST,
+    keypoints: ArrayLike, scores: ArrayLike, areas: ArrayLike, sigmas: Sequence[float], threshold: float = NMS
 ) -> list[int]:
     """Return which of N predicted people stay, by falling score: none is more than `threshold` like one before it.
 
     As HRNet's: the similarity of two predictions divides by the mean of their crops' areas, and every joint counts.
-    People of equal score keep their order.
+    At most `MOST` stay; people of equal score keep their order.
 
     Args:
         keypoints: (N, J, 2), pixels.
@@ -337,7 +332,6 @@ def oks_nms(
         areas: (N,), of the crops that people were predicted in, pixels squared.
         sigmas: (J,).
         threshold: In (0, 1].
-        most: Largest number that stay.
 
     Returns:
         Indices, best first.
@@ -346,7 +340,7 @@ def oks_nms(
     variance = np.square(2 * np.asarray(sigmas, np.float64))
     order = list(np.argsort(-np.asarray(scores, np.float64), kind="stable"))
     chosen: list[int] = []
-    while order and len(chosen) < most:
+    while order and len(chosen) < MOST:
         best = int(order.pop(0))
         chosen.append(best)
         if order:

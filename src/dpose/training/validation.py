@@ -78,7 +78,6 @@ def metric_of_views(
     dataset: UnitDataset,
     *,
     microbatch_size: int = 64,
-    threads: int = 2,
     console: Console | None = None,
 ) -> Result:
     """The task's metric over every view of every unit, one vote a view.
@@ -87,7 +86,7 @@ def metric_of_views(
     """
     device = next(model.parameters()).device
     # evaluation draws nothing that matters; a fixed key makes a unit with very many views give the same ones each time
-    loader = Loader(task, dataset, AesNoise(Key.from_seed(0)), threads)
+    loader = Loader(task, dataset, AesNoise(Key.from_seed(0)))
     metric = task.metric()
     training = model.training
     # out of and into training mode: some backbones cache tensors in evaluation mode, and weights may have changed

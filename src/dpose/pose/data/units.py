@@ -285,17 +285,16 @@ class PoseUnits:
         subject = source.pictures[picture].subject
         return (subject,) if subject else ()
 
-    def shared_picture(self, threads: int = 2, readers: Readers = ALONE) -> tuple[str, str] | None:
+    def shared_picture(self, readers: Readers = ALONE) -> tuple[str, str] | None:
         """Return the ids of two units of different sources with the same picture content, or None.
 
         Args:
-            threads: Threads that read pictures.
             readers: Processes that read them together, each its own share.
         """
         if len(self._sources) < 2:
             return None
         first: dict[str, int] = {}
-        read = read_shared(self.content_hashes, range(len(self)), readers, threads)
+        read = read_shared(self.content_hashes, range(len(self)), readers)
         for index, hashes in enumerate(read):
             for content in hashes:
                 other = first.setdefault(content, index)
