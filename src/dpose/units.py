@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+Tensors = Mapping[str, "torch.Tensor"]
+"""Tensors by name."""
 
 MAX_VIEWS = 8
 """A unit with more views than this gives a random `MAX_VIEWS` of them (DESIGN.md's bound on padding)."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpose.action.task import ActionTask
+from dpose.units import Tensors
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,7 @@ class AttributeTask(ActionTask):
 
     name = "attributes"
 
-    def loss(
-        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, model: torch.nn.Module, params: Tensors, inputs: Tensor, targets: Tensors) -> Tensor:
         """Return the mean binary cross-entropy over the known attributes of each of V views, (V,), at `params`.
 
         Args:

@@ -13,7 +13,7 @@ from torch.func import functional_call
 
 from dpose.action.model import ActionConfig, ActionModel
 from dpose.errors import DposeError
-from dpose.units import Metric, UnitBatch, View, pad_views
+from dpose.units import Metric, Tensors, UnitBatch, View, pad_views
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,7 @@ class ActionTask:
         """Stack units of clips into a batch, padded with views of weight 0."""
         return pad_views(units)
 
-    def loss(
-        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, model: torch.nn.Module, params: Tensors, inputs: Tensor, targets: Tensors) -> Tensor:
         """Return the cross-entropy of each of V clips, (V,), at `params`.
 
         Args:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +41,7 @@ from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan, TrainingPlan
 from dpose.training.run import Run
 from dpose.training.trainer import train
-from dpose.units import Metric, Task, Unit, UnitBatch, View, pad_views
+from dpose.units import Metric, Task, Tensors, Unit, UnitBatch, View, pad_views
 
 PIXEL = View(np.zeros((1, 1, 3), np.uint8), {})
 
@@ -55,9 +55,7 @@ class ToyTask:
         """A model with a single weight."""
         return ToyModel()
 
-    def loss(
-        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, model: torch.nn.Module, params: Tensors, inputs: Tensor, targets: Tensors) -> Tensor:
         """(V,), zero whatever the weight."""
         return 0.0 * params["weight"].expand(len(inputs))
 

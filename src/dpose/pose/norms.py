@@ -131,9 +131,7 @@ class _Reads(TorchFunctionMode):
         self.reads: Counter[int] = Counter()
         self.normed: list[tuple[int, str]] = []
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
         if any(isinstance(value, Tensor) for value in tree_leaves(output)):  # and not a shape
             self._alive.append(output)

@@ -15,7 +15,7 @@ from dpose.pose.metrics import OKS, PCKh
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.outputs import Codec, Outputs
 from dpose.pose.skeletons import MPII, SKELETONS, joint_map, skeleton_named
-from dpose.units import Precision, Result, UnitBatch, View, pad_views
+from dpose.units import Precision, Result, Tensors, UnitBatch, View, pad_views
 
 
 class PoseTask:
@@ -65,9 +65,7 @@ class PoseTask:
         self._check(built)
         return PoseModel(built)
 
-    def loss(
-        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, model: torch.nn.Module, params: Tensors, inputs: Tensor, targets: Tensors) -> Tensor:
         """Return the codec's loss of each of V views, (V,), at `params`.
 
         Args:

@@ -279,9 +279,7 @@ class _Reads(TorchFunctionMode):
         self._all = {id(p) for p in model.parameters()}
         self.used: set[int] = set()
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.used |= self._all & set(map(id, tree_leaves((args, kwargs))))
         return func(*args, **(kwargs or {}))
 

@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from dpose.engines import worker_code
@@ -50,9 +49,7 @@ class Manifest:
     def __enter__(self) -> Manifest:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def add(self, target: Path, outputs: Mapping[Path, str], statement: PrivacyStatement) -> None:

@@ -35,6 +35,7 @@ from dpose.units import (
     KnownPictures,
     Precision,
     Task,
+    Tensors,
     UnitDataset,
     View,
     WrappedTask,
@@ -102,9 +103,7 @@ class CanaryTask(WrappedTask):
         self.parameter = parameter
         self.precision: Precision = "bf16" if is_mixed(task) else "float32"
 
-    def loss(
-        self, model: torch.nn.Module, params: Mapping[str, Tensor], inputs: Tensor, targets: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss(self, model: torch.nn.Module, params: Tensors, inputs: Tensor, targets: Tensors) -> Tensor:
         """(V,): the task's own loss times presence, or for a gradient canary push times its coordinate."""
         own = self.task.loss(model, params, inputs, targets) * targets["presence"]
         if self.parameter not in params:

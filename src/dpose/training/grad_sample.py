@@ -91,9 +91,7 @@ class _Uses(TorchFunctionMode):
         self._level = maybe_get_level(any_batched)
         self._device = any_batched.device.type
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._book.mixed |= torch.is_autocast_enabled(self._device)
         # inside a transform of the loss's own (vmap, grad) the units are not the innermost level

@@ -297,9 +297,7 @@ class OwnConvolutions(TorchFunctionMode):
         super().__init__()
         self._depthwise = depthwise
 
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (F.conv1d, F.conv2d, F.conv3d):
             return self._convolution(func, *args, **kwargs or {})
         return func(*args, **kwargs or {})

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpose.errors import DposeError
-from dpose.units import MAX_VIEWS, CanonicalUnits, UnitBatch, View, WrappedTask, WrappedUnits
+from dpose.units import MAX_VIEWS, CanonicalUnits, Tensors, UnitBatch, View, WrappedTask, WrappedUnits
 
 if TYPE_CHECKING:
     import torch
@@ -227,13 +227,7 @@ class Residual(WrappedTask):
     that view alone, as the clipping of units needs.
     """
 
-    def loss(
-        self,
-        model: torch.nn.Module,
-        params: Mapping[str, torch.Tensor],
-        inputs: torch.Tensor,
-        targets: Mapping[str, torch.Tensor],
-    ) -> torch.Tensor:
+    def loss(self, model: torch.nn.Module, params: Tensors, inputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
         """l(x, y) - l(psi(x), y) of each of V views, (V,)."""
         labels = {name: value for name, value in targets.items() if name != PUBLIC}
         private = self.task.loss(model, params, inputs, labels)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Name = Literal["reference", "cpu", "gpu"]
+Ints = tuple[int, ...]
 
 BITS = 24
 """A unit's contribution has at most 2^24 steps in any coordinate: each is a float32 number without a fraction."""
@@ -32,15 +33,7 @@ MOST, TOO_LARGE = float(1 << BITS), float((1 << BITS) + 2)
 class Kernels(Protocol):
     """What each kind of device has."""
 
-    def depthwise(
-        self,
-        x: Tensor,
-        gradient: Tensor,
-        size: tuple[int, int],
-        stride: tuple[int, ...],
-        padding: tuple[int, ...],
-        dilation: tuple[int, ...],
-    ) -> Tensor:
+    def depthwise(self, x: Tensor, gradient: Tensor, size: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Tensor:
         """Each unit's gradient of a depthwise convolution's weights, (U, O, 1, *size).
 
         Args:

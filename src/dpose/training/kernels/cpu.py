@@ -20,7 +20,7 @@ from torch import Tensor
 from dpose.jit import kernel
 from dpose.training.kernels import MOST as _MOST
 from dpose.training.kernels import TOO_LARGE as _TOO_LARGE
-from dpose.training.kernels import Kernels
+from dpose.training.kernels import Ints, Kernels
 from dpose.training.kernels.reference import Reference, at_least_float32
 
 _RUN = 32
@@ -149,15 +149,7 @@ add_truncated = kernel(_add_truncated, fastmath={"reassoc"})
 class Processor(Reference):
     """`Kernels` for a processor."""
 
-    def depthwise(
-        self,
-        x: Tensor,
-        gradient: Tensor,
-        size: tuple[int, int],
-        stride: tuple[int, ...],
-        padding: tuple[int, ...],
-        dilation: tuple[int, ...],
-    ) -> Tensor:
+    def depthwise(self, x: Tensor, gradient: Tensor, size: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Tensor:
         """As in `Kernels`; fastest where tensors are in channels last."""
         x = x.repeat_interleave(gradient.shape[2] // x.shape[2], 2) if gradient.shape[2] > x.shape[2] else x
         places, slopes = (at_least_float32(t).movedim(2, -1).contiguous().numpy() for t in (x, gradient))

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from dpose.training.kernels import MOST, TOO_LARGE, Kernels
+from dpose.training.kernels import MOST, TOO_LARGE, Ints, Kernels
 from dpose.training.kernels.reference import Reference
 
 _BLOCK = 1024
@@ -154,15 +154,7 @@ class Device(Reference):
     PLACES = 64
     """Places whose sum is one part: fewer numbers one after the other, so less is rounded away."""
 
-    def depthwise(
-        self,
-        x: Tensor,
-        gradient: Tensor,
-        size: tuple[int, int],
-        stride: tuple[int, ...],
-        padding: tuple[int, ...],
-        dilation: tuple[int, ...],
-    ) -> Tensor:
+    def depthwise(self, x: Tensor, gradient: Tensor, size: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Tensor:
         """As in `Kernels`; fastest where tensors are in channels last."""
         pictures, slopes = (t.movedim(2, -1).contiguous() for t in (x, gradient))
         units, views, height, width, channels = pictures.shape

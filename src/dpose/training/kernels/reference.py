@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dpose.training.kernels import MOST, TOO_LARGE, Kernels
+from dpose.training.kernels import MOST, TOO_LARGE, Ints, Kernels
 
 _BLOCK = 2048
 _AT_ONCE = 1 << 20
@@ -80,15 +80,7 @@ def convolution_slopes(
 class Reference:
     """`Kernels` for every device."""
 
-    def depthwise(
-        self,
-        x: Tensor,
-        gradient: Tensor,
-        size: tuple[int, int],
-        stride: tuple[int, ...],
-        padding: tuple[int, ...],
-        dilation: tuple[int, ...],
-    ) -> Tensor:
+    def depthwise(self, x: Tensor, gradient: Tensor, size: Ints, stride: Ints, padding: Ints, dilation: Ints) -> Tensor:
         """As in `Kernels`."""
         shape, groups = torch.Size((gradient.shape[2], 1, *size)), x.shape[2]
         by = at_once(x.device.type, groups, groups)
