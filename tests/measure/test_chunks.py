@@ -1,18 +1,22 @@
 """Chunks by the clock: each by itself, and silent where it fails."""
 
+import copy
 import itertools
+import threading
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from counted import LYING, SITTING, STANDING, Reader, film, frame, person
-from dpose.measure.chunks import chunk_rows
+from dpose.measure.chunks import chunk_rows, is_own
 from dpose.measure.config import CountConfig
 from dpose.media.areas import lies_inside, masked
 from dpose.media.timed import sampled
+from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.postures import posture_of
 from dpose.pose.skeletons import COCO
+from refusals import refused
 
 
 def config_of(queries="occupancy", **given):
@@ -49,6 +53,39 @@ def test_a_chunk_is_a_function_of_what_it_sees():
             rows = rows_of(film(counts), config, Reader(moody=True))[2]
             found.add(tuple(map(tuple, rows.values())))
         assert len(found) == 1
+
+
+class Recent:
+    """A posture model that remembers: lying, where it has been asked before."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, pose, skeleton):
+        self.asked.append(pose)
+        return "lying" if len(self.asked) > 1 else "standing"
+
+
+def test_what_a_posture_model_remembers_stays_in_its_chunk():
+    rows = dict(chunk_rows(film([1] * 8), config_of("lying"), Reader(), Recent()))
+    assert {chunk: list(row["lying"]) for chunk, row in rows.items()} == {chunk: [0, 1] for chunk in range(4)}
+
+
+def test_whose_finder_and_posture_it_is():
+    """Of its own dpose knows that they keep nothing; what a copy cannot be made of is refused."""
+    shipped = BlazePeople.load()
+    assert copy.deepcopy(shipped)._model is shipped._model
+    assert not is_own(shipped, posture_of)
+    assert is_own(shipped, Recent())
+    assert is_own(Reader(), posture_of)
+    with refused("finder-not-copied"):
+        is_own(Locked(), posture_of)
+
+
+class Locked(Reader):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
 
 
 def test_a_finder_is_never_used_itself():

@@ -40,6 +40,7 @@ def test_durations(text, value):
         ({"epsilon": "0"}, "epsilon-out-of-range"),
         ({"epsilon": "x"}, "fraction-malformed"),
         ({"delta": "1.5"}, "delta-out-of-range"),
+        ({"delta": "0.2"}, "delta-of-release-large"),
         ({"window": "7s"}, "window-not-of-day"),
         ({"window": "2s", "chunk": "5s"}, "chunk-not-of-window"),
         ({"chunk": "7s"}, "chunk-not-of-window"),

@@ -20,6 +20,7 @@ from dpose.measure.counter import CountRequest, Footage, count_footage, file_foo
 from dpose.measure.folder import verify_folder
 from dpose.measure.plan import Schedule, bind_count
 from dpose.measure.sources import open_footage
+from dpose.measure.statement import OWN
 from dpose.measure.subjects import Sighting, read_sightings
 from dpose.pose.postures import LYING
 from dpose.privacy.marks import marks_of
@@ -132,7 +133,11 @@ def test_a_model_of_actions_takes_the_place_of_the_rules(tmp_path):
     sums = []
     for name, posture in (("rules", None), ("model", model), ("broken", broken)):
         given = {} if posture is None else {"posture": posture}
-        out, _ = counted(tmp_path, config=config_of("lying", epsilon="1000"), seed=1, name=name, again=True, **given)
+        out, statement = counted(
+            tmp_path, config=config_of("lying", epsilon="1000"), seed=1, name=name, again=True, **given
+        )
+        assert OWN in statement.conditional_on  # `Reader` is no finder of dpose's
+        assert "nothing is guaranteed" in "\n".join(verify_folder(out))
         sums.append(sum(w["values"][0]["value"] for w in json.loads((out / NUMBERS).read_text())["windows"]))
     assert seen == [((17, 2), 17)] * 8
     assert sums == pytest.approx([0, 8, 0], abs=1)
@@ -217,10 +222,16 @@ class TestKnownSubjects:
 
     def test_labels_as_they_are_written(self, tmp_path):
         file = tmp_path / "seen.csv"
-        file.write_text("subject,source,begin,end\nann,a.mp4,8h,8.5h\n")
+        file.write_text("subject,source,begin,end\nann,a.mp4,8h,8.5h\nann ,a.mp4,9h,9.5h\n")
         assert read_sightings(file, ["/films/b.mp4", "/films/a.mp4"]) == (
             Sighting("ann", 1, Fraction(28_800), Fraction(30_600)),
+            Sighting("ann", 1, Fraction(32_400), Fraction(34_200)),  # who is named with a blank behind is nobody else
         )
+
+    def test_labels_of_another_time(self, tmp_path, config):
+        with refused("subjects-outside-footage", where="--subjects"):
+            counted(tmp_path, config=config, sightings=(Sighting("ann", 0, Fraction(9), Fraction(10)),))
+        assert charges() == []
 
 
 def test_a_second_count_is_refused(tmp_path):

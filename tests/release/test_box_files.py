@@ -219,6 +219,7 @@ def test_the_command_finds_draws_and_obscures(two, tmp_path, capsys, monkeypatch
     assert not (tmp_path / "released").exists()
     assert [row["file"] for row in csv.DictReader((tmp_path / "b.csv").open())] == ["a/1.png", "b/1.png"]
     assert (read_pixels(tmp_path / "look/a/1.png.png") != read_pixels(two[0])).any()
+    assert (tmp_path / "look/a/1.png.png").stat().st_mode & 0o77 == 0  # nothing is obscured in it
     command_refused(capsys, [*words, "--out", "out"], "output-exists", "b.csv")
     (tmp_path / "b.csv").unlink()
     assert main([*words, "--out", "out", "--keep-names"]) == 0

@@ -9,7 +9,9 @@ a frame that is too large, or more processing than its deadline allows make it a
 says so, since that would tell of what its frames show.
 
 **Guarantee.** A chunk's rows are a function of the frames that it sees and of public settings: no state of one chunk
-reaches another (tests/measure/test_chunks.py). How many frames a chunk looks at follows from frame times alone.
+reaches another (tests/measure/test_chunks.py). Of a finder or posture that is the caller's own (`is_own`) that holds as
+far as deep copies of it share nothing, which the statement takes as given. How many frames a chunk looks at follows
+from frame times alone.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpose.errors import DposeError
 from dpose.measure.config import CountConfig
 from dpose.measure.queries import QUERIES
 from dpose.media.areas import lies_inside, masked
 from dpose.media.timed import TimedFrame, sampled
 from dpose.media.video import MAX_FRAME_PIXELS
+from dpose.pose.blaze_people import BlazePeople
 from dpose.pose.happenings import Seen, SeenFrame
 from dpose.pose.people import FoundPerson, PeopleFinder
 from dpose.pose.postures import LYING, Posture, SeenPerson, body_height, joint_middle, posture_of
@@ -37,15 +41,32 @@ from dpose.pose.tracks import Tracker
 Rows = Mapping[str, Sequence[int]]
 
 
+def is_own(finder: PeopleFinder, posture: Posture) -> bool:
+    """Whether finder or posture are the caller's own, so that what they keep is not known here.
+
+    Raises:
+        DposeError: they cannot be copied.
+    """
+    try:
+        copy.deepcopy((finder, posture))
+    except Exception as error:
+        raise DposeError(
+            "finder-not-copied",
+            f"finder or posture cannot be copied ({error}), and each chunk of footage has its own",
+            fix="give its class a __deepcopy__ that shares what never changes, such as a network, and nothing else",
+        ) from error
+    return type(finder) is not BlazePeople or posture is not posture_of
+
+
 class ChunkWork:
     """One chunk, by its number from midnight: what is found in the frames that it sees.
 
-    Finder and posture are never called themselves; copies are, so that nothing is left of one chunk for another.
+    Finder and posture are never called themselves; deep copies are, so that nothing is left of one chunk for another.
     """
 
     def __init__(self, finder: PeopleFinder, config: CountConfig, number: int, posture: Posture) -> None:
-        self._finder, self._tracker = copy.copy(finder), Tracker(finder.skeleton)
-        self._config, self._posture = config, copy.copy(posture)
+        self._finder, self._tracker = copy.deepcopy(finder), Tracker(finder.skeleton)
+        self._config, self._posture = config, copy.deepcopy(posture)
         self.start = number * config.chunk
         self._frames: list[SeenFrame] = []
         self._failed, self._spent = False, 0.0

@@ -21,7 +21,7 @@ from dpose.media.areas import Point
 from dpose.pose.happenings import Rules
 from dpose.privacy.fields import Decimal, Exact, StatementPart, Text, statement_part
 from dpose.privacy.neighbours import Neighbours, Relation
-from dpose.privacy.ranges import check_delta, exact_text, parse_duration, parse_exact, parse_whole
+from dpose.privacy.ranges import check_released_delta, exact_text, parse_duration, parse_exact, parse_whole
 from dpose.privacy.stays import DAY
 from dpose.units import Unit
 
@@ -127,7 +127,7 @@ class CountConfig(StatementPart):
         if not 0 < self.epsilon <= MOST_EPSILON:
             raise DposeError("epsilon-out-of-range", f"must lie in (0, {MOST_EPSILON:,}]", "epsilon")
         if self.delta:
-            check_delta(self.delta)
+            check_released_delta(self.delta, "person")
         for name in ("window", "chunk", "rate", "visible", "fall_within", "fall_stays", "deadline"):
             if (value := getattr(self, name)) is not None and value <= 0:
                 raise DposeError("duration-not-positive", "must be above 0", name)

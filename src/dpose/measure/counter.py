@@ -24,7 +24,7 @@ from dpose.account import Charge, State, charge_all, charges, claim_window, comm
 from dpose.errors import DposeError
 from dpose.files import check_place, file_digest, folder_beside
 from dpose.measure import NUMBERS
-from dpose.measure.chunks import chunk_rows
+from dpose.measure.chunks import chunk_rows, is_own
 from dpose.measure.config import CountConfig
 from dpose.measure.folder import Count, write_folder
 from dpose.measure.plan import CountPlan, Schedule, bind_count
@@ -62,7 +62,7 @@ class CountRequest:
         seed: Of files, makes the noise repeatable and takes the guarantee away.
         about: What the statement says of who counts.
         sightings: Of known subjects, in files: who is seen when.
-        posture: What a pose is: the rules on angles, or a model of one's own.
+        posture: What a pose is: the rules on angles, or a model of one's own, of which each chunk has a deep copy.
     """
 
     config: CountConfig
@@ -189,13 +189,22 @@ def count_footage(
     returned sealed.
     """
     check_place(out)
-    config, seeded = request.config, request.seed is not None
+    config, seeded, own = request.config, request.seed is not None, is_own(finder, request.posture)
     if bool(config.subject_chunks) != bool(request.sightings):
         raise DposeError(
             "subjects-missing",
             "known subjects are hidden by labels",
             "--subjects",
             "say --protect subject:K and --subjects FILE",
+        )
+    if request.sightings and not any(
+        one.begin <= footage[one.source].end and one.end >= footage[one.source].begin for one in request.sightings
+    ):
+        raise DposeError(
+            "subjects-outside-footage",
+            "no label lies in the footage that it names",
+            "--subjects",
+            "times are of the day: say with --start when the footage begins, or as seconds after midnight",
         )
     if len({one.digest for one in footage}) < len(footage):
         raise DposeError("source-named-twice", "names the same footage twice", footage[0].name, "name each source once")
@@ -216,7 +225,7 @@ def count_footage(
                 progress(done + (chunk + 1) * config.chunk - one.begin)
             done += one.end - one.begin
         shown = tuple(windows.release(window) for window in plan.windows)
-        statement = count_statement(plan, seeded=seeded).deployed(request.about, RELEASED)
+        statement = count_statement(plan, seeded=seeded, own=own).deployed(request.about, RELEASED)
         if not all(one.linked for one in footage):
             statement = replace(statement, caveats=(*statement.caveats, UNLINKED))
         with folder_beside(out) as folder:

@@ -28,12 +28,12 @@ from dpose.account import Charge, claim_window, last_window
 from dpose.errors import DposeError
 from dpose.files import file_digest
 from dpose.measure import NUMBERS
-from dpose.measure.chunks import Rows, chunk_rows
+from dpose.measure.chunks import Rows, chunk_rows, is_own
 from dpose.measure.config import CountConfig
 from dpose.measure.counter import RELEASED, CountRequest, charge_count, charged, count_charge
 from dpose.measure.folder import Count, read_folder, window_times, write_folder
 from dpose.measure.plan import CountPlan, whole_day
-from dpose.measure.statement import count_statement
+from dpose.measure.statement import OWN, count_statement
 from dpose.measure.windows import Windows
 from dpose.media.live import Clock, Live, Transport
 from dpose.media.timed import TimedFrame
@@ -108,6 +108,7 @@ class _Work:
     Attributes:
         transport: Where its frames come from.
         charged: Numbers of the days whose frames may be looked at; of others only the times are.
+        own: Whether finder or posture are the caller's own.
     """
 
     def __init__(self, source: Live, config: CountConfig, looking: tuple[PeopleFinder, Posture], clock: Clock) -> None:
@@ -117,7 +118,7 @@ class _Work:
         self.charged: set[int] = set()
         self._rows: queue.SimpleQueue[tuple[int, int, Rows | None]] = queue.SimpleQueue()
         self._ready: list[tuple[int, int, Rows | None]] = []
-        self._config, self._looking = config, looking
+        self._config, self._looking, self.own = config, looking, is_own(*looking)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def begin(self) -> None:
@@ -172,7 +173,7 @@ def _count_day(
         return tell(f"{plan.schedule.day}: no whole window is left, and nothing is counted")
     goes_on = until is None or following.begin + config.window <= until
     with charged(entry, again=request.again) as outputs:
-        before = count = _begun(plan, folder, last_window(entry.id), request.about)
+        before = count = _begun(plan, folder, last_window(entry.id), request.about, own=work.own)
         if first <= last_window(entry.id):
             said = f"windows until {window_times(plan, last_window(entry.id))[1]} were shown: the clock is behind"
             raise DposeError("clock-behind-count", said, str(folder), "set the clock, or wait")
@@ -217,14 +218,16 @@ def _charge_ahead(work: _Work, day: _Day, *, again: bool) -> None:
             work.charged.add(day.number)
 
 
-def _begun(plan: CountPlan, folder: Path, claimed: int, about: About) -> Count:
+def _begun(plan: CountPlan, folder: Path, claimed: int, about: About, *, own: bool) -> Count:
     """What the folder of a day holds already; a new count where there is none."""
+    new = Count(plan, count_statement(plan, own=own).deployed(about, RELEASED), ())
     if not (folder / NUMBERS).exists():
-        return Count(plan, count_statement(plan).deployed(about, RELEASED), ())
+        return new
     count = read_folder(folder)
     if count.plan != plan:
         raise DposeError("output-exists", "holds another count", str(folder), "choose another --out")
     if count.shown and count.shown[-1].number > claimed:
         said = "shows windows that the account has not claimed: the account was set back, or is another one"
         raise DposeError("count-not-in-account", said, str(folder), "bring the account back")
-    return count
+    # a condition of windows to come is the day's
+    return replace(count, statement=new.statement) if own and OWN not in count.statement.conditional_on else count

@@ -33,6 +33,8 @@ LABELLED = (
     "labels are not hidden: whether somebody is named at more than {} chunks may show in which chunks are counted",
 )
 """Conditions where subjects are known."""
+OWN = "the finder or posture model that was given keeps nothing of one chunk of footage for another"
+"""The condition where either is the caller's own."""
 OUTSIDE = (
     "exposure and focus that follow a person, a camera that moves, recording that motion triggers",
     "frames that a decoder makes of frames of other chunks, furniture that stays moved",
@@ -51,8 +53,11 @@ CHUNKS = (1, 2, 5, 10, 30, 60, 300)
 """Windows and chunks, in seconds, that are tried for that."""
 
 
-def count_statement(plan: CountPlan, *, seeded: bool = False) -> PrivacyStatement:
-    """The statement of all windows and queries of a day together; of noise from a seed, that nothing is guaranteed."""
+def count_statement(plan: CountPlan, *, seeded: bool = False, own: bool = False) -> PrivacyStatement:
+    """The statement of all windows and queries of a day together; of noise from a seed, that nothing is guaranteed.
+
+    `own` says that finder or posture are the caller's (`dpose.measure.chunks.is_own`).
+    """
     config, schedule = plan.config, plan.schedule
     labelled = [line.format(config.subject_chunks) for line in LABELLED if config.subject_chunks]
     return PrivacyStatement(
@@ -63,7 +68,7 @@ def count_statement(plan: CountPlan, *, seeded: bool = False) -> PrivacyStatemen
         config.delta,
         plan.accountant,
         public=PUBLIC,
-        conditional_on=(*CONDITIONS, *labelled),
+        conditional_on=(*CONDITIONS, *labelled, *([OWN] if own else [])),
         events=plan.events,
         caveats=(*longer_stays(plan), MODEL),
         release={
@@ -103,7 +108,7 @@ def check_recorded_count(statement: PrivacyStatement, where: str) -> CountPlan:
         raise DposeError("statement-not-of-count", "its statement is of no count", where)
     config = CountConfig.read(record["count"], "release.count")
     plan = bind_count(config, Schedule.read(record["schedule"], "release.schedule"))
-    wanted = count_statement(plan, seeded=statement.kind is Kind.SEEDED)
+    wanted = count_statement(plan, seeded=statement.kind is Kind.SEEDED, own=OWN in statement.conditional_on)
     kept = ("software", "deployment", "seal", "signature")
     wanted = replace(wanted, **{name: getattr(statement, name) for name in kept})
     found, needed = statement.to_dict(), wanted.to_dict()

@@ -83,7 +83,8 @@ def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
     for line, row in enumerate(rows, 2):
         where = f"{file}, line {line}"
         near = [k for k, name in enumerate(sources) if row["source"] in (name, Path(name).name)]
-        if not row["subject"]:
+        subject = row["subject"].strip()
+        if not subject:
             raise DposeError("subjects-name-missing", "names no subject", where)
         if len(near) != 1:
             raise DposeError(
@@ -92,5 +93,5 @@ def read_sightings(file: Path, sources: Sequence[str]) -> tuple[Sighting, ...]:
         begin, end = parse_duration(row["begin"], where), parse_duration(row["end"], where)
         if not 0 <= begin <= end <= DAY:
             raise DposeError("subjects-times-out-of-range", "begins after its end, or leaves the day", where)
-        found.append(Sighting(row["subject"], near[0], begin, end))
+        found.append(Sighting(subject, near[0], begin, end))
     return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -36,6 +37,14 @@ _VIDEOS = (
     bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"),  # ASF: WMV
     b"\0\0\x01\xba",  # MPEG program stream
 )
+_UNREAD = (
+    *(b"\0\0\0\x0cjP  ", b"\xffO\xffQ"),  # JPEG 2000
+    *(b"\0\0\0\x0cJXL ", b"\xff\x0a"),  # JPEG XL
+    *(b"8BPS", b"\0\0\x01\0", b"gimp xcf", b"v/1\x01", b"#?RADIANCE", b"II+\0", b"MM\0+"),
+    *(b"OggS", b".RMF", b"\x06\x0e+4\x02\x05\x01\x01"),  # Ogg, RealMedia, MXF
+)
+"""How pictures and videos of kinds begin that are not read: PSD, ICO, XCF, EXR, HDR and BigTIFF besides."""
+_PORTABLE = re.compile(rb"P([1-6]\s|7\n)")
 _QUICKTIME = (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot")
 _STARTS = (b"\0\0\0\x01", b"\0\0\x01")
 _H264_SPS, _HEVC_VPS = 7, 32
@@ -64,6 +73,18 @@ def kind_of_content(path: Path) -> Kind:
         if data.startswith(b"GIF8"):
             data += file.read()
     return kind_of_bytes(data)
+
+
+def shows_something(path: Path) -> bool:
+    """Whether a regular file is a picture or video by its content, also of a kind that is not read.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    with open_regular(path) as file:
+        data = file.read(LOOKED_AT)
+    other = data.startswith(_UNREAD) or _PORTABLE.match(data) or data[128:132] == b"DICM"
+    return bool(other or kind_of_bytes(data) or path.suffix.lower() == ".tga")
 
 
 def left_out(names: Sequence[str]) -> list[str]:

@@ -11,10 +11,12 @@ boxes: the boxes of two people who embrace overlap as much as two boxes of one p
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -225,6 +227,10 @@ class BlazePeople:
         self._detector = shipped_detector()
         self._frame = 0  # of videos: which tile comes next
         self.skeleton = SKELETONS[model.config.skeleton]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BlazePeople:
+        """A finder with a place in the film of its own; the networks, which keep nothing, are shared."""
+        return copy.copy(self)
 
     @classmethod
     def load(cls, name: str = "blazepose") -> BlazePeople:

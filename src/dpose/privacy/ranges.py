@@ -136,6 +136,8 @@ MIN_CLIP, MAX_CLIP = 1e-30, 1e30
 """Clipping norms that leave room in a float32 for a gradient's steps on that grid, and for the noise."""
 MIN_DELTA = 1e-300
 """Below this 1 / delta is no float64."""
+MOST_DELTA = 0.1
+"""The largest delta of what is released."""
 MAX_DIGITS = 400
 """A number in a statement may have this many digits; a longer one is an attack on anyone who reads it."""
 
@@ -186,6 +188,22 @@ def check_delta(value: float, n: int | None = None) -> None:
             "delta-above-one-in-n",
             f"delta above 1/n: {as_given(value)} for {n} units would allow publishing one unit whole",
             fix=f"choose a delta well below {lower(1 / n, 2)}",
+        )
+
+
+def check_released_delta(value: float, of: str) -> None:
+    """Refuse a delta of what is released that is no delta, or above `MOST_DELTA`; `of` names one of those protected.
+
+    Raises:
+        DposeError: it is.
+    """
+    check_delta(value)
+    if value > MOST_DELTA:
+        raise DposeError(
+            "delta-of-release-large",
+            f"with delta {as_given(value)} the guarantee may fail for one {of} in {max(1, int(1 / value)):,}",
+            "delta",
+            "give 1e-5 or less",
         )
 
 

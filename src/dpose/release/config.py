@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError, did_you_mean
 from dpose.privacy.neighbours import CELL_FORMS, ONE_FRAME, RELEASE_FORMS, Neighbours
-from dpose.privacy.ranges import as_given, check_delta, parse_exact
+from dpose.privacy.ranges import as_given, check_released_delta, parse_exact
 from dpose.release import projections
 from dpose.release.colour import COLOURS, FACTORS
 from dpose.release.grid import Shape
@@ -29,8 +29,6 @@ from dpose.release.operators import OPERATORS
 from dpose.release.regions import PaperRegions, Regions, as_regions
 from dpose.release.restoration import PAINTED, Restoration
 
-MOST_DELTA = 0.1
-"""The largest delta of a release."""
 MAX_BUDGET = 10**6
 """The largest epsilon of a release. A larger one would protect nothing."""
 CELLS = "pixelization"
@@ -445,15 +443,7 @@ def _check_common(config: ReleaseConfig, forms: Sequence[str]) -> None:
             fix="1 is strong; above 10 little is protected",
         )
     if config.delta:
-        check_delta(config.delta)
-        if config.delta > MOST_DELTA:
-            raise DposeError(
-                "delta-of-release-large",
-                f"with delta {as_given(config.delta)} the guarantee may fail for one picture in "
-                f"{max(1, int(1 / config.delta)):,}",
-                "delta",
-                "give 1e-5 or less",
-            )
+        check_released_delta(config.delta, "picture")
     Neighbours.parse(config.neighbours, forms)
     if config.colour not in (None, *COLOURS):
         raise DposeError("colour-unknown", f"must be {', '.join(COLOURS)}, not {config.colour!r}", "colour")

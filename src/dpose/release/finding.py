@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from dpose.errors import DposeError
+from dpose.files import make_folder, write_atomic
 from dpose.media.drawing import draw_box
 from dpose.media.identity import as_shown
-from dpose.media.images import read_pixels, write_image
+from dpose.media.images import encode_image, read_pixels
 from dpose.media.video import VideoInfo, read_frames
 from dpose.release.boxes import FoundBox
 from dpose.release.items import Work, read_item
@@ -50,6 +51,8 @@ def find_boxes(
 def draw_found(jobs: JobList, boxes: Sequence[FoundBox], folder: Path) -> int:
     """Draw the boxes of each picture, with their numbers, into a folder; films are not drawn.
 
+    Nothing is obscured there, so its files, and the folder if it is new, are for their owner alone.
+
     Returns:
         How many pictures were drawn.
     """
@@ -62,7 +65,7 @@ def draw_found(jobs: JobList, boxes: Sequence[FoundBox], folder: Path) -> int:
         for box in own:
             image = draw_box(image, np.array([box.left, box.top, box.width, box.height]), box.number)
         target = folder / f"{name}.png"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write_image(target, image)
+        make_folder(target.parent, 0o700)
+        write_atomic(target, encode_image(image, ".png"), mode=0o600)
         drawn += 1
     return drawn

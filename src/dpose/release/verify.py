@@ -23,7 +23,7 @@ from dpose.extensions import extensions
 from dpose.files import file_bytes, file_digest, unchanged
 from dpose.media.headers import read_header
 from dpose.media.images import decode_pixels
-from dpose.media.kinds import VIDEO_SUFFIXES, kind_of_content
+from dpose.media.kinds import VIDEO_SUFFIXES, shows_something
 from dpose.media.video import probe
 from dpose.media.video_writer import written_size
 from dpose.privacy.ranges import as_given, exact_text, upper
@@ -132,7 +132,7 @@ def released_files(path: Path) -> FolderFiles:
 def _is_shown(file: Path) -> bool:
     """Whether a file is a picture or video by its content, whatever its name is."""
     try:
-        return bool(kind_of_content(file))
+        return shows_something(file)
     except OSError:
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -120,7 +121,12 @@ def told_failure(patch: Patches) -> None:
 
 def shared_finder(patch: Patches) -> None:
     """One finder for all chunks."""
-    patch.seen_by("dpose.measure.chunks", "copy.copy", lambda _: lambda finder: finder)
+    patch.seen_by("dpose.measure.chunks", "copy.deepcopy", lambda _: lambda finder: finder)
+
+
+def shallow_copies(patch: Patches) -> None:
+    """What a finder or a posture model keeps in a list is one for all chunks."""
+    patch.seen_by("dpose.measure.chunks", "copy.deepcopy", lambda _: copy.copy)
 
 
 def chunks_by_number(patch: Patches) -> None:
@@ -290,6 +296,7 @@ MEASURE = (
     ),
     Planted("a chunk that fails is told", told_failure, (CHUNKS,)),
     Planted("a finder goes on from chunk to chunk", shared_finder, (CHUNKS,)),
+    Planted("a posture model's memory goes on from chunk to chunk", shallow_copies, (CHUNKS,)),
     Planted("chunks are cut by the number of frames", chunks_by_number, (CHUNKS,)),
     Planted("every frame is looked at", every_frame, (CHUNKS,)),
     Planted("one chunk is late for another", late_chunks_eat_the_next, (CHUNKS,)),
