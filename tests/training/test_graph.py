@@ -19,7 +19,7 @@ from dpose.privacy.ledger import read_ledger
 from dpose.privacy.noise import AesNoise, Key, Purpose
 from dpose.training import bookkeeping, clip, gradients, layers, step, trainer
 from dpose.training import run as loops
-from dpose.training.batch_invariance import check_units_apart
+from dpose.training.dry_run import check_units_apart
 from dpose.training.gradients import trainable_params
 from dpose.training.graph import Captures, FromHost, ReplayedSums
 from dpose.training.loader import Loader

@@ -14,11 +14,11 @@ from dpose.errors import DposeError
 from dpose.pose.model import PoseConfig, apply_strategy, fold_batchnorm
 from dpose.pose.task import PoseTask
 from dpose.privacy.noise import AesNoise, Key
-from dpose.training import batch_invariance, layers
+from dpose.training import dry_run, layers
 from dpose.training import step as steps
 from dpose.training.arithmetic import products_repeat, slow_in_bfloat16
-from dpose.training.batch_invariance import check_units_apart
 from dpose.training.clip import Clip
+from dpose.training.dry_run import check_units_apart
 from dpose.training.grad_sample import track
 from dpose.training.gradients import (
     clip_scales,
@@ -265,7 +265,7 @@ def test_a_unit_whose_gradient_depends_on_where_memory_begins_can_not_be_taken_a
         return {n: v * (1 + at * 1e-6 * n.startswith("head.joints")) for n, v in found.items()}, norms
 
     task, model, _, batch = pose("finetune", 1, precision="float32")
-    monkeypatch.setattr(batch_invariance, "measured_gradients", gradients)
+    monkeypatch.setattr(dry_run, "measured_gradients", gradients)
     differing = check_units_apart(task, model, only(batch, 0), 2, 1)
     assert differing == ["head.joints.weight (Conv2d)", "head.joints.bias (Conv2d)"]
 
@@ -291,7 +291,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_machine_that_does_not_keep_units_apart_is_refused(fault, precision, monkeypatch):
     task, model, _, batch = pose("finetune", 1, precision=precision)
-    monkeypatch.setattr(batch_invariance, "measured_gradients", mixing(FAULTS[fault]))
+    monkeypatch.setattr(dry_run, "measured_gradients", mixing(FAULTS[fault]))
     with refused("units-not-apart") as raised:
         check_units_apart(task, model, only(batch, 0), 6)
     assert "\n" not in raised.value.line()
@@ -327,7 +327,7 @@ def test_every_shape_is_checked(monkeypatch):
         shapes.add(tuple(batch.weights.shape))
         return {"w": torch.zeros(len(batch), 1)}, torch.zeros(len(batch))
 
-    monkeypatch.setattr(batch_invariance, "measured_gradients", noted)
+    monkeypatch.setattr(dry_run, "measured_gradients", noted)
     check_units_apart(task, model, only(batch, 0), 16)
     assert shapes == {(16, 1), (8, 2), (4, 4), (2, 8)}
     for most, expected in ((1, {(16, 1)}), (2, {(16, 1), (8, 2)}), (3, {(16, 1), (8, 2), (4, 4)})):
@@ -354,7 +354,7 @@ def test_the_units_of_the_check_are_not_those_of_the_data(monkeypatch):
         seen.append(batch)
         return {"w": torch.zeros(len(batch), 1)}, torch.zeros(len(batch))
 
-    monkeypatch.setattr(batch_invariance, "measured_gradients", noted)
+    monkeypatch.setattr(dry_run, "measured_gradients", noted)
     for u in (0, 1):
         check_units_apart(task, model, only(batch, u), 4)
     half = len(seen) // 2

@@ -13,8 +13,8 @@ import dpose.training.step as step
 from clipped import clipped_sum
 from dots import train
 from dpose.privacy.noise import AesNoise, Key, Purpose
-from dpose.training.batch_invariance import check_units_apart
 from dpose.training.clip import Clip
+from dpose.training.dry_run import check_units_apart
 from dpose.training.gradients import CLIP_MARGIN, per_unit_gradients, trainable_params
 from dpose.training.loader import Loader
 from dpose.training.methods import SubspaceConfig

@@ -3,7 +3,7 @@
 A step is taken again under its old key only where it gives the same bits again, and a unit's gradient must not know
 which others were sampled (docs/proofs/resume.md, docs/proofs/dp-sgd.md). Both are facts about kernels that dpose did
 not write. So the modes in which they hold are asked for (`dpose.interpreter`, `exact_arithmetic`), what is in force is
-written down (`arithmetic_in_force`), and it is looked at (`products_repeat`, `dpose.training.batch_invariance`).
+written down (`arithmetic_in_force`), and it is looked at (`products_repeat`, `dpose.training.dry_run`).
 """
 
 from __future__ import annotations

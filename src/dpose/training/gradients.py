@@ -132,7 +132,7 @@ def clipped_sum(
     Two things are the caller's to see to. `loss` of one unit reads no other unit (no normalisation across a batch). And
     a unit's gradient has the same bits whatever else is in its micro-batch: micro-batches have one shape here, whatever
     was sampled; that rows do not meet in this machine's kernels is what `dpose.train` checks before its first step
-    (`dpose.training.batch_invariance`).
+    (`dpose.training.dry_run`).
 
     Args:
         loss: The loss of one unit at some parameters, a number: `loss(params, *one)` where `one` is an entry of each of
