@@ -6,10 +6,9 @@ import av
 import numpy as np
 import pytest
 
-from dpose.media.frame_count import empty_chunks
 from dpose.media.images import on_white
 from dpose.media.shown import HLG, PQ, tone_mapped
-from dpose.media.video import probe, read_frames
+from dpose.media.video import empty_chunks, probe, read_frames
 from dpose.media.video_writer import video_file, written_size
 from refusals import refused
 

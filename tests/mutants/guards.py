@@ -154,12 +154,14 @@ GUARDED = {
     ),
     "training/bookkeeping.py": Guarded(("training/test_layers.py", "training/test_gradients.py")),
     "media/video.py": Guarded(
-        ("media/test_video.py", "media/test_video_reader.py", "media/test_spans.py"),
-        ("probe", "frame_ticks", "frame_times", "read_frames", "VideoInfo.moved", "VideoReader", "_check_opaque"),
+        ("media/test_video.py", "media/test_video_reader.py", "media/test_spans.py", "field/test_field_frames.py"),
+        (
+            *("probe", "frame_ticks", "frame_times", "read_frames", "VideoInfo.moved", "VideoReader", "_check_opaque"),
+            *("empty_chunks", "shown_frames", "_packets", "counted_frames"),
+        ),
     ),
     "media/spans.py": Guarded(("media/test_spans.py",), ("spans_of", "cut")),
     "media/container.py": Guarded(("media/test_video.py", "media/test_video_reader.py"), ("opened_video",)),
-    "media/frame_count.py": Guarded(("media/test_video.py", "field/test_field_frames.py")),
     "media/shown.py": Guarded(("field/test_field_frames.py", "media/test_video.py")),
     "media/headers.py": Guarded(("media/test_headers.py", "field/test_field_files.py"), ("_tiff", "_gif")),
     "training/canaries.py": Guarded(("audits/test_claim.py",), ("GradientCanaries.view",)),
