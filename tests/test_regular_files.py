@@ -16,7 +16,7 @@ from clips import write
 from dots import train
 from dpose.account import State, charges
 from dpose.account.store import account_key
-from dpose.action.data.folders import _lines
+from dpose.action.data.spec import _lines
 from dpose.action.model import load_action_model
 from dpose.cli import main
 from dpose.errors import DposeError

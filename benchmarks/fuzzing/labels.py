@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpose.action.data.folders import open_ucf101
 from dpose.action.data.sources import VideoFile
+from dpose.action.data.spec import open_ucf101
 from dpose.pose.boxes import read_detections
 from dpose.pose.data.coco import read_coco, read_humanart
 from dpose.pose.data.lspet import _read_labels

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from clips import write
 from dpose.action.data import ActionSpec, Video, VideoSet, VideoUnits, open_videos
-from dpose.action.data.folders import HUMAN
 from dpose.action.data.sources import Held, StillFile, VideoFile
+from dpose.action.data.spec import HUMAN
 from dpose.action.model import ActionConfig
 from dpose.files import file_digest
 from dpose.media import video_identity
