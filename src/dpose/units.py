@@ -348,18 +348,12 @@ class Task(Protocol):
     def build_model(self, config: Any) -> torch.nn.Module:
         """A fresh model. Its `forward` takes (N, C, H, W) inputs as `collate` makes them."""
 
-    def loss(
-        self,
-        model: torch.nn.Module,
-        params: Mapping[str, torch.Tensor],
-        inputs: torch.Tensor,
-        targets: Mapping[str, torch.Tensor],
-    ) -> torch.Tensor:
+    def loss(self, model: torch.nn.Module, params: Tensors, inputs: torch.Tensor, targets: Tensors) -> torch.Tensor:
         """The loss of each of V views, (V,), at `params`.
 
-        `params` holds the trainable parameters by name; the rest stay as they are in `model`
-        (`torch.func.functional_call`). A view's loss must not depend on any other view: the engine's clipping
-        bounds units only because nothing mixes them. Called under `vmap(grad(...))`.
+        `params` and `targets` are mappings of names to tensors. `params` holds the trainable parameters; the rest stay
+        as they are in `model` (`torch.func.functional_call`). A view's loss must not depend on any other view: the
+        engine's clipping bounds units only because nothing mixes them. Called under `vmap(grad(...))`.
         """
 
     def collate(self, units: Sequence[Sequence[View]]) -> UnitBatch:
