@@ -23,7 +23,7 @@ from dpose.action.model import (
 from dpose.action.task import ActionTask
 from dpose.errors import DposeError
 from dpose.runs.config import RunConfig
-from dpose.runs.data import counted, only_source, public_is_private, selection, watched_is_protected
+from dpose.runs.data import counted, only_source, selection
 from dpose.runs.explain import explain_plan
 from dpose.runs.places import run_config
 from dpose.runs.tasks import PreparedRun, ScoredData, TaskEntry, on_device
@@ -189,7 +189,8 @@ def _public(config: RunConfig, model: ActionConfig) -> VideoUnits | None:
         return None
     spec = ActionSpec.parse(config.data.public).for_purpose("train")
     if spec.same_units(ActionSpec.parse(_source(config)).for_purpose("train")):
-        raise public_is_private(config)
+        what, fix = "the public data are the private ones", "name data of other people, or leave it out"
+        raise DposeError("public-data-private", what, f"--public {config.data.public}", fix)
     return VideoUnits(open_videos(spec, purpose="train"), model, views=config.data.views or 1, augment=True)
 
 
@@ -199,7 +200,12 @@ def _watch(config: RunConfig, own: ActionSpec, model: ActionConfig) -> Validatio
         return None
     spec = ActionSpec.parse(config.data.validation_data or f"{own.name}:{own.root}").for_purpose("evaluate")
     if spec.same_units(own) and config.plan.kind.reads_private_data:
-        raise watched_is_protected(config)
+        raise DposeError(
+            "watched-data-protected",
+            "these are the units the run protects; their score would be outside any guarantee",
+            f"data.validation_data={config.data.validation_data}",
+            "watch public or held-out data",
+        )
     units = VideoUnits(open_videos(spec, purpose="evaluate", limit=200), model)
     return Validation(units, f"{spec.shown}, {len(units):,} units", spec.public)
 

@@ -67,15 +67,13 @@ def watched(config: RunConfig) -> DataSpec | None:
     """The data that a run scores while it trains: as configured, or the public split of what it trains on."""
     spec = _to_watch(config)
     if spec is not None and _protected(config, spec):
-        raise watched_is_protected(config)
+        raise DposeError(
+            "watched-data-protected",
+            "these are the units the run protects; their score would be outside any guarantee",
+            f"data.validation_data={config.data.validation_data}",
+            "watch public or held-out data",
+        )
     return spec
-
-
-def watched_is_protected(config: RunConfig) -> DposeError:
-    """The error of watching the units that a run protects."""
-    what = "these are the units the run protects; their score would be outside any guarantee"
-    where = f"data.validation_data={config.data.validation_data}"
-    return DposeError("watched-data-protected", what, where, "watch public or held-out data")
 
 
 def _to_watch(config: RunConfig) -> DataSpec | None:
@@ -102,14 +100,9 @@ def public_spec(config: RunConfig) -> DataSpec | None:
         return public_split(config) if config.plan.kind.solves else None
     spec = DataSpec.parse(config.data.public)
     if any(spec.for_purpose("train").same_units(own) for own in sources(config)):
-        raise public_is_private(config)
+        what, fix = "the public data are the private ones", "name data of other people, or leave it out"
+        raise DposeError("public-data-private", what, f"--public {config.data.public}", fix)
     return spec
-
-
-def public_is_private(config: RunConfig) -> DposeError:
-    """The error of naming private data as public ones."""
-    what, fix = "the public data are the private ones", "name data of other people, or leave it out"
-    return DposeError("public-data-private", what, f"--public {config.data.public}", fix)
 
 
 def shows_nobody(config: RunConfig) -> bool:
