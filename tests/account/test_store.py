@@ -189,6 +189,26 @@ def test_people_are_added_up_whatever_pictures_share(where):
     assert spending(Neighbours("subject"), 1e-5, where, of=both).epsilon == pytest.approx(two)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_budget_for_subjects_counts_what_runs_for_subjects_connect(where, first):
+    """Somebody may be in all pictures of such a run: what another read of them counts, whichever came first."""
+    a, b, c = (marks_of([name]) for name in "abc")
+    runs = [
+        entry(0, np.union1d(a, b), unit="subject", events=(pure(1.0),)),
+        entry(1, np.union1d(b, c), unit="subject", events=(pure(1.0),)),
+    ]
+    set_budget(Budget(1.5, 1e-5, "a", a, Neighbours("subject")), where)
+    charge(runs[first], where)
+    with refused("budget-exceeded"):
+        charge(runs[1 - first], where)
+    (state,) = budget_states(where=where)
+    assert state.fixed == pytest.approx(1.0 - first, abs=1e-4)  # b and c alone are connected with a by no run
+    assert lift_budget(a, where)
+    charge(runs[1 - first], where)
+    with refused("budget-already-passed"):
+        set_budget(Budget(1.5, 1e-5, "c", c, Neighbours("subject")), where)
+
+
 # restating
 
 

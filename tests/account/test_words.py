@@ -3,7 +3,7 @@
 import pytest
 
 from dpose.account import Budget, budget_states, charges, set_budget
-from dpose.account.words import answered, datasets, lines_of, picture_of, relations_of
+from dpose.account.words import answered, dataset_of, datasets, lines_of, picture_of, relations_of
 from dpose.privacy.accounting import Accountant, epsilon
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.marks import marks_of
@@ -55,6 +55,7 @@ def test_the_person_of_a_picture_is_asked_of_all_that_was_read_with_it():
     charged(run_charge(0, union(THREE[0], THREE[1]), unit="subject"), run_charge(1, THREE[1], unit="subject"))
     one = only(picture_of("a", THREE[0], 1e-5, [Neighbours("subject")]).answers)
     assert one.epsilon == pytest.approx(epsilon([SampledGaussian(0.25, 3.0, 40, 1.0)], 1e-5))
+    assert only(dataset_of("a", THREE[0], 1e-5, [Neighbours("subject")]).answers) == one
     assert [entry.id for entry in picture_of("a", THREE[0]).entries] == [f"{0:032x}"]
     assert Neighbours("subject") in [answer.requested for answer in picture_of("a", THREE[0]).answers]
 

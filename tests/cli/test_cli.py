@@ -220,6 +220,11 @@ class TestRun:
             shutil.copy(run / name, copy / name)
         command_refused(capsys, ["evaluate", copy, "--data", "synthetic:ward:train"], "[scored-data-protected]")
 
+    def test_nor_is_it_scored_through_a_run_without_a_guarantee_that_began_with_it(self, run, capsys):
+        later = ["train", "--data", "synthetic:studio", *TRAIN[3:], "--method", "non-private", "--init", str(run)]
+        assert main([*later, "--out", "later"]) == 0
+        command_refused(capsys, ["evaluate", "later", "--data", "synthetic:ward:train"], "[scored-data-protected]")
+
     def test_scores_of_groups_of_the_protected_units_are_refused(self, tmp_path, capsys):
         data = ["--data", "synthetic:studio:train", "--limit", "8"]
         assert main(["train", *data, *TRAIN[3:], *BUDGET, "--out", "s"]) == 0

@@ -5,12 +5,15 @@ import pytest
 import torch
 import yaml
 
+from dpose.files import file_digest
+from dpose.pose.export import export_run
 from dpose.pose.folder import load_model, push_to_hub, save_model, save_pretrained
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.privacy.accounting import Accountant
 from dpose.privacy.events import SampledGaussian
 from dpose.privacy.neighbours import Neighbours, Relation
 from dpose.privacy.statement import FLOATING_POINT_CAVEAT, Kind, PrivacyStatement
+from dpose.training.first_weights import digest_of_weights
 from dpose.training.folder import front_matter
 from refusals import refused
 
@@ -66,6 +69,23 @@ def test_a_statement_stays_beside_its_own_weights(folder):
 def test_a_fresh_model_claims_nothing(tmp_path):
     copy = save_pretrained(PoseModel(PoseConfig("nano", (64, 64))), tmp_path / "copy")
     assert names(copy) == ["README.md", "config.json", "model.safetensors"]
+
+
+def test_a_model_is_saved_as_a_run_writes_it(tmp_path):
+    """The account knows weights by their file: what was trained and saved anew is found there."""
+    model = PoseModel(PoseConfig("nano", (64, 64)))
+    copy = save_pretrained(model, tmp_path / "copy")
+    assert file_digest(copy / "model.safetensors") == digest_of_weights(model)
+
+
+def test_a_run_whose_statement_is_gone_is_not_passed_on(folder, tmp_path):
+    model = load_model(folder)
+    (folder / "privacy.json").unlink()
+    with refused("statement-gone", where=str(folder)):
+        save_pretrained(model, tmp_path / "copy")
+    with refused("statement-gone", where=str(folder)):
+        export_run(folder, tmp_path / "pose.onnx", [])
+    assert not list(tmp_path.glob("copy*")) + list(tmp_path.glob("*.onnx"))
 
 
 class TestHub:

@@ -11,6 +11,7 @@ from dots import train
 from dpose import files
 from dpose.account import TUNING, charges
 from dpose.errors import DposeError
+from dpose.files import file_digest
 from dpose.known_sets import SetNames
 from dpose.privacy.accounting import epsilon
 from dpose.privacy.attackers import bound_attackers
@@ -19,6 +20,7 @@ from dpose.privacy.protected import protect
 from dpose.privacy.sections import group_section
 from dpose.privacy.statement import Kind
 from dpose.runs.verify import verify_run
+from dpose.tensors import digest_of_tensors
 from dpose.training.first_weights import FirstWeights, digest_of_weights, inherited
 from dpose.training.folder import read_statement
 from dpose.training.plan import TrainingPlan
@@ -90,6 +92,19 @@ def test_of_a_run_that_fails_no_weights_are_left_that_the_account_does_not_know(
             start=FirstWeights.drawn(), microbatch_size=16,
         )  # fmt: skip
     assert digest_of_weights(model) == began
+
+
+def test_so_are_those_that_another_program_saved_again(run, dots, tmp_path):
+    """The bytes are others, the tensors are not."""
+    run("plain", "non-private")
+    released, again = tmp_path / "plain" / "model.safetensors", tmp_path / "again.safetensors"
+    safetensors.torch.save_file(safetensors.torch.load_file(released), again, {"format": "pt"})
+    assert file_digest(again) != file_digest(released) == digest_of_tensors(again)
+    with refused("first-weights-unprotected"):
+        train(
+            dots.task, dots.task.build_model(), private=dots.data(40), plan=plan(), out=tmp_path / "private",
+            console=QUIET, start=again, microbatch_size=16,
+        )  # fmt: skip
 
 
 def test_so_are_those_of_a_seeded_run(run):

@@ -57,6 +57,7 @@ from dpose.account.charges import (
     restated,
     sets_meeting,
     sets_of,
+    sets_of_people,
     unbounded,
     without,
     worst_case,
@@ -275,14 +276,16 @@ def _state(account: Transaction, budget: Budget, known: History, computed: Compo
 
 
 def _touched(account: Transaction, sets: Iterable[int]) -> list[Budget]:
-    """The budgets that share a picture with `sets`.
+    """The budgets that share a picture with `sets`, or for subjects may share a person.
 
     The journal says which stand, read as a whole: a row of it that was taken away, or called something else, switches
     no budget off.
     """
-    touched = sets_meeting(account, sets)
-    standing = map(budget_from, history(account).budgets.values())
-    return [one for one in standing if one.set_id in touched]
+    known, touched = history(account), sets_meeting(account, sets)
+    standing = list(map(budget_from, known.budgets.values()))
+    people = any(one.neighbours.unit == Unit.SUBJECT for one in standing)
+    of_people = sets_of_people(account, known, sets) if people else touched
+    return [one for one in standing if one.set_id in (of_people if one.neighbours.unit == Unit.SUBJECT else touched)]
 
 
 def _admit(account: Transaction, budget: Budget, entry: Charge, place: Stored, before: Charge | None) -> None:
@@ -303,11 +306,12 @@ def _admit(account: Transaction, budget: Budget, entry: Charge, place: Stored, b
         raise DposeError("budget-charge-unbounded", said, budget.data, fix)
     cost = _cost([taken], budget.neighbours, budget.order)
     after = _added([_read_bound(account, budget), cost])
-    if before is None and _within(budget, after):
+    # for subjects it may connect what was read before with the budget's pictures, which the bound does not have
+    if before is None and _within(budget, after) and budget.neighbours.unit != Unit.SUBJECT:
         _write_bound(account, budget, after)
         return
     # the bound refuses: what has every picture spent?
-    reasons, shares = _shares(account, budget, history(account), without=entry.id)
+    reasons, shares = _shares(account, budget, history(account), without=entry.id, place=place)
     if reasons:
         at, why = reasons[0]
         said = f"{limit} does not hold: nothing bounds what was read of them on {at[:10]} ({why})"
@@ -332,10 +336,16 @@ def _admit(account: Transaction, budget: Budget, entry: Charge, place: Stored, b
 
 
 def _shares(
-    account: Transaction, budget: Budget, known: History, without: str = ""
+    account: Transaction, budget: Budget, known: History, without: str = "", place: Stored | None = None
 ) -> tuple[list[tuple[str, str]], list[Share]]:
-    """What each part of the budget's pictures has spent; or when, and why, something was read that has no bound."""
+    """What each part of the budget's pictures has spent; or when, and why, something was read that has no bound.
+
+    A charge that is to be made at `place` connects people, as those do that are made (`sets_of_people`).
+    """
     touched = sets_meeting(account, [budget.set_id])
+    if budget.neighbours.unit == Unit.SUBJECT:
+        more = place.sets | place.opened if place else frozenset[int]()
+        touched = sets_of_people(account, known, touched | more)
     order, requested = budget.order, budget.neighbours
     found = [charge for charge in known.among(touched) if charge.id != without]
     if reasons := [(charge.at, why) for charge in found if (why := unbounded(charge, requested.unit))]:

@@ -645,6 +645,20 @@ def sets_meeting(account: Transaction, sets: Iterable[int]) -> frozenset[int]:
     return met
 
 
+def sets_of_people(account: Transaction, known: History, sets: Iterable[int]) -> frozenset[int]:
+    """The sets that may show somebody who is in `sets`: those that charges for subjects connect with them.
+
+    Who is on a picture is not known here. What a charge for subjects read may all be of one.
+    """
+    found = sets_meeting(account, sets)
+    while True:
+        joined = (entry.read for entry in known.among(found) if entry.unit == Unit.SUBJECT)
+        more = sets_meeting(account, found.union(*joined))
+        if more == found:
+            return found
+        found = more
+
+
 def sets_of(account: Transaction, marks: Marks) -> frozenset[int]:
     """The sets that hold any of the pictures `marks`."""
     known = known_set(account, marks)

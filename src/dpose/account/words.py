@@ -128,8 +128,8 @@ def dataset_of(
     """What the pictures `marks` have been spent for: `datasets`, of them alone."""
     entries = tuple(charges(where, of=marks))
     states = budget_states(marks, where, exactly=True) or budget_states(marks, where)
-    answers = answered(entries, requested or relations_of(entries, states), delta, marks, where)
-    return DataSpending(printable(name), entries, answers, tuple(states))
+    answers = [_answer(entries, one, delta, marks, where) for one in requested or relations_of(entries, states)]
+    return DataSpending(printable(name), entries, tuple(answers), tuple(states))
 
 
 def picture_of(
@@ -137,23 +137,27 @@ def picture_of(
 ) -> DataSpending:
     """What one picture or clip, of the digests `marks`, has been spent for, and where people are known, its people.
 
-    The account does not know who is on it. Where a run that read it was for each subject, all that touches any picture
-    of that run's data is added up for the subject: the subject's pictures are among those. By default the answers are
-    for what the charges are about and the whole picture, replaced.
+    The account does not know who is on it. For subjects all that touches any picture of data that were read with it is
+    added up: the subject's pictures are among those. By default the answers are for what the charges are about and the
+    whole picture, replaced.
     """
     entries = tuple(charges(where, of=marks))
     whole = "video" if any("video" in (entry.unit, entry.within) for entry in entries) else "image"
     wanted = requested or dict.fromkeys((*relations_of(entries), Neighbours(Unit(whole), Relation.REPLACE)))
-    answers: list[Spent] = []
-    for one in wanted:
-        if one.unit == "subject":
-            ids = {entry.id for entry in entries}
-            near = [e for group in groups(where) if any(m.id in ids for m in group) for e in group]
-            counted = {e.id: e for e in (*near, *entries)}  # its own say what was taken to be public
-            answers += answered(tuple(counted.values()), [one], delta, where=where)
-        else:
-            answers += answered(entries, [one], delta, marks, where, same=True)
+    answers = [_answer(entries, one, delta, marks, where, same=True) for one in wanted]
     return DataSpending(printable(name), entries, tuple(answers), tuple(budget_states(marks, where)))
+
+
+def _answer(
+    entries: Sequence[Charge], one: Neighbours, delta: float | None, marks: Marks, where: Where, *, same: bool = False
+) -> Spent:
+    """`answered` for one of the neighbours; for subjects all that touches any picture of a run's data."""
+    if one.unit == Unit.SUBJECT:
+        ids = {entry.id for entry in entries}
+        near = [e for group in groups(where) if any(m.id in ids for m in group) for e in group]
+        counted = {e.id: e for e in (*near, *entries)}  # its own say what was taken to be public
+        return answered(tuple(counted.values()), [one], delta, where=where)[0]
+    return answered(entries, [one], delta, marks, where, same=same)[0]
 
 
 def names_of(entries: Iterable[Charge]) -> str:

@@ -38,9 +38,10 @@ from dpose.runs.config import RunConfig
 from dpose.runs.data import conditions, only_source, published_count
 from dpose.runs.places import learnt_from, places_of, shown_settings
 from dpose.runs.pose import canary_views
+from dpose.tensors import weights_file
 from dpose.training.canaries import PARAMETER, CanaryUnits, GradientCanaries, InputCanaries, blank_like, toss_coins
 from dpose.training.first_weights import FirstWeights
-from dpose.training.folder import reseal, weights_file
+from dpose.training.folder import reseal
 from dpose.training.optim import OptimizerConfig
 from dpose.training.options import RunOptions
 from dpose.training.plan import BoundPlan, TrainingPlan

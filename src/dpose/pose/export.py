@@ -31,7 +31,7 @@ from dpose.pose.model import PoseConfig, PoseModel, fold_batchnorm
 from dpose.pose.outputs import Outputs
 from dpose.pose.predict import predict_outputs
 from dpose.pose.skeletons import SKELETONS
-from dpose.privacy.entries import check_sealed, read_ledger
+from dpose.privacy.entries import check_sealed, check_stated, read_ledger
 from dpose.privacy.statement import PrivacyStatement
 
 INPUT = "images"
@@ -241,9 +241,10 @@ def export_run(folder: Path, out: Path, pictures: Sequence[Path]) -> Exported:
         pictures: What the two models are compared on; windows of a photograph of scikit-image where there are none.
 
     Raises:
-        DposeError: `out` exists, the models differ, or the folder's statement is not about its weights.
+        DposeError: `out` exists, the models differ, or the folder's statement is not about its weights, or is gone.
     """
     check_free(out)
+    check_stated(folder)
     model = load_model(folder)
     images = [read_image(path) for path in pictures]
     if not images:

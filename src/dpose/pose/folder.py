@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
 
 from dpose.errors import DposeError
@@ -18,6 +17,8 @@ from dpose.pose.elsewhere import is_elsewhere, read_elsewhere
 from dpose.pose.hub import MODEL_FILES, PREFIX, fetched, first_line, hub_mixin
 from dpose.pose.model import PoseConfig, PoseModel
 from dpose.pose.weights_file import fill, read_tensors
+from dpose.privacy.entries import check_stated
+from dpose.tensors import weights_file
 
 CONFIG = "config.json"
 STATEMENT, CARD = "privacy.json", "README.md"
@@ -67,8 +68,7 @@ def save_model(model: PoseModel, folder: Path) -> None:
     else:
         values = {"task": "pose", "model": model.config.to_dict()}
         write_atomic(folder / CONFIG, json.dumps(values, indent=2) + "\n")
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    write_atomic(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
+    write_atomic(folder / WEIGHTS, weights_file(model))  # as a run writes it: the account knows weights by the file
 
 
 def load_model(folder: str | Path, device: str = "cpu") -> PoseModel:
@@ -139,15 +139,18 @@ def save_pretrained(model: PoseModel, folder: str | Path) -> Path:
         folder: Created if missing; may not hold another model, or other weights beside a statement.
 
     Raises:
-        DposeError: the folder holds another model, a statement of other weights, or cannot be written to.
+        DposeError: the folder holds another model, a statement of other weights, or cannot be written to; or the
+            statement of the run that the model comes from is gone.
     """
     folder = Path(folder)
     if (folder / STATEMENT).exists() and not _unchanged(model, folder):
         raise DposeError(
             "statement-of-other-weights", "holds a statement that is of other weights", str(folder), "name a new folder"
         )
-    save_model(model, folder)
     source = model.source
+    if source is not None and source.is_dir():
+        check_stated(source)
+    save_model(model, folder)
     if source is not None and _unchanged(model, source):
         for name in MODEL_FILES:
             if (source / name).exists() and source.resolve() != folder.resolve():

@@ -383,6 +383,18 @@ def last_seal(entries: Sequence[Entry], where: str) -> Seal | None:
     return Seal.from_dict(found[-1].event, f"{where}, line {found[-1].seq + 1}") if found else None
 
 
+def check_stated(folder: Path) -> None:
+    """Refuse a run's folder whose statement is gone: what is made of its model would say nothing of it.
+
+    Raises:
+        DposeError: it holds a ledger and no statement.
+    """
+    if (folder / "ledger.jsonl").exists() and not (folder / "privacy.json").exists():
+        raise DposeError(
+            "statement-gone", "holds a run's ledger and no statement", str(folder), "bring its privacy.json back"
+        )
+
+
 def check_sealed(folder: Path, statement: PrivacyStatement, entries: Sequence[Entry]) -> Seal:
     """Refuse a run folder whose statement or files are not those that its ledger's last line seals.
 

@@ -276,7 +276,7 @@ def evaluate_run(
         scored = entry.whole_pictures(folder, model, data, limit=limit, console=console)
     for _, path in beside:  # whose units are not looked for among those that are scored
         if protects(path, read_statement(path)):
-            said = "has a guarantee, so that its score is recorded with it"
+            said = "has a guarantee, or comes from a run with one, so that its score is recorded with it"
             raise DposeError("score-beside-private-run", said, str(path), "evaluate it by itself")
     if out is not None:
         check_place(out, as_file=True)

@@ -27,6 +27,7 @@ from dpose.privacy.protected import Protected, protect
 from dpose.privacy.ranges import check_delta, large_delta
 from dpose.privacy.statement import PrivacyStatement
 from dpose.runs.places import learnt_from
+from dpose.tensors import digest_of_tensors
 from dpose.training.folder import run_name
 from dpose.training.guards import overlap
 from dpose.units import UnitDataset
@@ -67,15 +68,15 @@ def reserve_score(
     Returns:
         The name of the charge, to be committed once the score is kept; "" where nothing is charged.
     """
-    guarded = protects(folder, statement)
+    guarded, protecting = _guarantees(folder, statement)
     if guarded and same:
         raise _protected(name)
-    if not guarded and public:
+    if public and not (guarded or protecting):
         return ""
     own = protect(units, console=console)
     marks = own.identity.marks
-    if guarded:
-        _check_unprotected(folder, own, name, console)
+    if guarded or protecting:
+        _check_unprotected(run_name(folder) if guarded else "", protecting, own, name, console)
     return "" if public else charge(reading_charge(folder, name, marks, unit)).id
 
 
@@ -107,7 +108,7 @@ def reserve_noised_score(
     Returns:
         The units, copies of one merged; and the name of the charge, to be committed once the score is kept.
     """
-    guarded = protects(folder, statement)
+    guarded, protecting = _guarantees(folder, statement)
     if guarded and same:
         raise _protected(name, noised=True)
     protected = protect(units, query.relation, console=console)
@@ -121,8 +122,9 @@ def reserve_noised_score(
         if warning := large_delta(query.delta, protected.identity.units):
             console.print(warning, highlight=False, soft_wrap=True)
     marks = protected.identity.marks
-    if guarded:
-        _check_unprotected(folder, protected, name, console, noised=True)
+    if guarded or protecting:
+        own = run_name(folder) if guarded else ""
+        _check_unprotected(own, protecting, protected, name, console, noised=True)
     charged = reading_charge(folder, name, marks, protected.neighbours.unit.value)
     return protected, _reserve_release(charged, query, seeded)
 
@@ -196,8 +198,10 @@ def _protected(name: str, *, noised: bool = False, found: str = "") -> DposeErro
     )
 
 
-def _check_unprotected(folder: Path, units: Protected, name: str, console: Console, *, noised: bool = False) -> None:
-    """Refuse units of which the run in `folder`, or one with a guarantee that its weights come from, protects one.
+def _check_unprotected(
+    own: str, protecting: Sequence[Charge], units: Protected, name: str, console: Console, *, noised: bool = False
+) -> None:
+    """Refuse units of which the run `own` ("" for none), or one that was charged as `protecting`, protects one.
 
     The account knows those by content. Copies that were saved again and people are looked for (`overlap`) where the
     data of the runs are at hand; where they are not, that is said.
@@ -205,11 +209,10 @@ def _check_unprotected(folder: Path, units: Protected, name: str, console: Conso
     Raises:
         DposeError: one is protected.
     """
-    protecting = _protecting(folder)
     if overlapping(protecting, units.identity.marks):
         raise _protected(name, noised=noised)
     absent = False
-    runs = dict.fromkeys((run_name(folder), *(entry.id for entry in protecting)))
+    runs = dict.fromkeys((own, *(entry.id for entry in protecting)))
     scored_sides = {names_of_run(run)[1] for run in runs}  # of choices among trials: their data are the run's own
     for run_id in [run for run in runs if run not in scored_sides]:
         data = learnt_from(run_id) if run_id else ()
@@ -222,20 +225,23 @@ def _check_unprotected(folder: Path, units: Protected, name: str, console: Conso
 
 
 def protects(folder: Path, statement: PrivacyStatement | None) -> bool:
-    """Whether a model has a guarantee; of one whose statement is gone, whether the account knows one of its run."""
-    if statement is None:
-        return any(entry.events or entry.beyond for entry in _protecting(folder))
-    return statement.kind != "none"
+    """Whether a model has a guarantee, or one that its weights come from: its units may not be scored without noise."""
+    guarded, protecting = _guarantees(folder, statement)
+    return guarded or bool(protecting)
 
 
-def _protecting(folder: Path) -> Sequence[Charge]:
-    """The run in `folder` and those with a guarantee that its weights come from, as far as the account knows them."""
+def _guarantees(folder: Path, statement: PrivacyStatement | None) -> tuple[bool, Sequence[Charge]]:
+    """Whether a model has a guarantee of its own; and the runs with one that made it, as far as the account knows them.
+
+    Of a model whose statement is gone the account says whether its run has one.
+    """
     entries, run_id, weights = charges(), run_name(folder), folder / "model.safetensors"
     names = names_of_run(run_id) if run_id else ()
-    digest = file_digest(weights) if weights.is_file() else ""
-    own = [entry for entry in entries if entry.id in names or (digest and digest in entry.weights)]
-    before = lineage([entry.start for entry in own], entries)[0]
-    return [*own, *(entry for entry in before if entry.events)]
+    same = {file_digest(weights), digest_of_tensors(weights)} if weights.is_file() else set[str]()
+    own = [entry for entry in entries if entry.id in names or same & set(entry.weights)]
+    before = [entry for entry in lineage([entry.start for entry in own], entries)[0] if entry.events]
+    guarded = any(e.events or e.beyond for e in own) if statement is None else statement.kind != "none"
+    return guarded, [*(own if guarded else ()), *before]
 
 
 def _reserve_release(score: Charge, query: NoisedQuery, seeded: bool) -> str:

@@ -175,9 +175,10 @@ def facts_of_tuning(problem: TuningProblem) -> StatementFacts:
 def origin_of_tuning(problem: TuningProblem, entry: Charge, state_dir: Path | None) -> Inherited:
     """Where the first weights are from, for the units of both sides."""
     found = problem.found
-    first = first_of(found.start, found.model)
+    entries = charges(state_dir)
+    first = first_of(found.start, found.model, entries)
     again = learnt_again(found.units, 2, Console(quiet=True), partial(learnt_from, state_dir=state_dir))
-    known = inherited(first, entry, problem.config.plan, charges(state_dir), again, set_names_of(found.units))
+    known = inherited(first, entry, problem.config.plan, entries, again, set_names_of(found.units))
     if known.events or known.beyond:
         raise DposeError(
             "tuning-first-weights-learnt",

@@ -142,7 +142,7 @@ def price_run(request: RunRequest, data: RunData) -> RunCharges:
     entry = run_charge(request.folder, data.bound, data.own, options, opened=data.opened, seeded=seeded, known=before)
     if trial:
         entry = replace(entry, id=trial.charge.id)
-    first = first_of(options.start, request.model)
+    first = first_of(options.start, request.model, account)
     again = options.learnt_from and learnt_again(
         data.own.data, options.threads, request.console, options.learnt_from, request.ranks
     )

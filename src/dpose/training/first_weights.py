@@ -29,7 +29,8 @@ from dpose.privacy.neighbours import BEYOND, Relation
 from dpose.privacy.ranges import upper
 from dpose.privacy.sections import UNSTATED, PublicInput
 from dpose.privacy.statement import Kind, PrivacyStatement
-from dpose.training.folder import read_statement, weights_file
+from dpose.tensors import digest_of_tensors, weights_file
+from dpose.training.folder import read_statement
 from dpose.training.plan import TrainingPlan
 from dpose.training.trained_on import (
     NOT_SAID,
@@ -65,6 +66,7 @@ class FirstWeights:
 
     Attributes:
         digest: SHA-256 of their file; "" where there is none.
+        tensors: SHA-256 of the file that a run would write of the same tensors; "" where that is not known.
         name: For readers; "" for weights drawn at random.
         statement: That lies beside them; None without.
         given: Of weights that were fetched, what a guarantee takes as given; "" for the general condition.
@@ -77,6 +79,7 @@ class FirstWeights:
     """
 
     digest: str = ""
+    tensors: str = ""
     name: str = ""
     statement: PrivacyStatement | None = None
     given: str = ""
@@ -122,8 +125,9 @@ class FirstWeights:
             digest = file_digest(file)
         except OSError as error:
             raise DposeError("weights-missing", "there are no weights to start from", str(file)) from error
+        tensors = "" if digest in _shipped(files.SHIPPED) else digest_of_tensors(file)
         if not place.is_dir():
-            return cls(digest, called or place.name, given=given, learnt=found)
+            return cls(digest, tensors, called or place.name, given=given, learnt=found)
         run_id, sealed = "", digest
         with contextlib.suppress(DposeError):  # a folder of a model alone, or a ledger that `verify` refuses
             entries = read_ledger(place / "ledger.jsonl")
@@ -138,12 +142,12 @@ class FirstWeights:
             )
         folder = str(place.resolve())
         name = called or place.name
-        return cls(digest, name, read_statement(place), given, run_id, folder, learnt=found)
+        return cls(digest, tensors, name, read_statement(place), given, run_id, folder, learnt=found)
 
     @classmethod
     def within(cls, model: torch.nn.Module) -> FirstWeights:
         """The weights of a model of which nothing is said: found in the account if a run released just these."""
-        return cls(digest_of_weights(model), "the model given", notes=False)
+        return cls(digest_of_weights(model), name="the model given", notes=False)
 
     @property
     def licence(self) -> str:
@@ -261,11 +265,19 @@ def from_shipped(digest: str, unit: str = "unit") -> Inherited | None:
     return Inherited(digest, (fact,), given, learnt=found.learnt)
 
 
-def first_of(start: FirstWeights | str | Path | None, model: torch.nn.Module) -> FirstWeights:
-    """What `train` knows of the weights of `model`: where they are from, a place, or nothing."""
+def first_of(
+    start: FirstWeights | str | Path | None, model: torch.nn.Module, entries: Sequence[Charge]
+) -> FirstWeights:
+    """What `train` knows of the weights of `model`: where they are from, a place, or nothing.
+
+    Of a file that was saved again, by whatever program, the digest is that of the run's file with the same tensors, if
+    one of `entries` released it.
+    """
     if start is None:
         return FirstWeights.within(model)
-    return start if isinstance(start, FirstWeights) else FirstWeights.of(start)
+    first = start if isinstance(start, FirstWeights) else FirstWeights.of(start)
+    released = {digest for entry in entries for digest in entry.weights}
+    return replace(first, digest=first.tensors) if first.tensors in released - {first.digest} else first
 
 
 def digest_of_weights(model: torch.nn.Module) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +26,7 @@ from dpose.privacy.keys import state_folder
 from dpose.privacy.ledger import Ledger
 from dpose.privacy.ranges import upper
 from dpose.privacy.statement import Kind, PrivacyStatement
+from dpose.tensors import weights_file
 from dpose.training.trained_on import ENTRY, TrainedOn, card_lines
 
 if TYPE_CHECKING:
@@ -185,22 +186,6 @@ def _sealed(
     for name, each in content.items():
         write_atomic(folder / name, each)
     return found
-
-
-def weights_file(model: torch.nn.Module, without: Collection[str] = ()) -> bytes:
-    """The file of weights that `model` is written to."""
-    import torch  # here, since verifying needs none
-    from safetensors.torch import save as save_tensors
-
-    state = model.state_dict()
-    # clones, since a file holds weights that two layers share once under each of their names
-    kept = {
-        name: t.detach().cpu().clone(memory_format=torch.contiguous_format)
-        for name, t in state.items()
-        if name not in without
-    }
-    content: bytes = save_tensors(kept)
-    return content
 
 
 def _config_bytes(config: Mapping[str, Any]) -> bytes:

@@ -7,6 +7,7 @@ from collections import ChainMap
 from dataclasses import replace
 from types import SimpleNamespace
 
+from dpose.account.charges import sets_meeting
 from mutants.planted.patches import Patches, Planted
 
 
@@ -322,6 +323,13 @@ ACCOUNT = (
         "a fixed plan: the delta of approximate losses is not taken off",
         _delta_not_taken_off,
         ("account/test_account.py::test_the_delta_of_an_approximate_loss_is_no_longer_there_for_the_others",),
+    ),
+    Planted(
+        "a budget for subjects counts what read its own pictures alone",
+        lambda patch: patch.replace(
+            "dpose.account.charges:sets_of_people", lambda _: lambda account, known, sets: sets_meeting(account, sets)
+        ),
+        ("account/test_store.py::test_a_budget_for_subjects_counts_what_runs_for_subjects_connect",),
     ),
     Planted(
         "a budget: approximate losses have all the delta that they like",
