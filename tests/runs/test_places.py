@@ -4,12 +4,16 @@ import json
 import stat
 
 import pytest
+from rich.console import Console
 
 from dpose.runs.build import resolved
 from dpose.runs.config import RunConfig
 from dpose.runs.places import check_begun, run_config, shown_command, shown_settings, whole_config
+from dpose.runs.reporting import make_report
 from dpose.training.folder import Places, keep_places, kept_places
+from dpose.training.plan import TrainingPlan
 from refusals import refused
+from run_folders import finished_run
 
 RUN = "0123456789abcdef" * 2
 
@@ -119,6 +123,22 @@ def test_a_plan_that_is_none_is_refused(tmp_path, plan):
     (tmp_path / "config.json").write_text(json.dumps({"run": {**config().to_dict(), "plan": plan}}))
     with refused("setting-invalid", where="plan"):
         run_config(tmp_path)
+
+
+def test_a_run_made_from_python_has_a_report_and_is_gone_on_with_from_python(tmp_path):
+    made = tmp_path / "made"
+    finished_run(
+        made,
+        tmp_path / "state",
+        TrainingPlan(method="dp-sgd", epsilon=8, delta=1e-4, steps=9, unit="image"),
+        task="pose",
+    )
+    with refused("run-made-from-python", where=(str(made), "RunOptions(resume=True)")):
+        whole_config(made, {"data": {"private": ["lspet:/mnt/lspet:private"]}})
+    page = make_report(made, console=Console(quiet=True)).read_text()
+    assert "The run was made from Python" in page
+    with refused("pictures-not-public"):
+        make_report(made, pictures="lspet:/mnt/lspet:private", console=Console(quiet=True))
 
 
 @pytest.mark.parametrize("found", ["../keys/x", 7, None, "0" * 31, "G" * 32])

@@ -92,7 +92,19 @@ def typed_command(folder: Path) -> str:
     return kept.command if kept else str(_settings(folder).get("command", ""))
 
 
+def data_recorded(folder: Path) -> bool:
+    """Whether the run in `folder` says what its data are: one made from Python, of units in memory, does not."""
+    return "data" in _settings(folder)
+
+
 def _config_of(folder: Path, settings: Mapping[str, Any]) -> RunConfig:
+    if "data" not in settings:
+        raise DposeError(
+            "run-made-from-python",
+            "was made from Python: its data are not recorded",
+            str(folder),
+            "to go on with it, call dpose.train again with options=RunOptions(resume=True)",
+        )
     known = {key: value for key, value in settings.items() if key in RunConfig.model_fields}
     # of a run that began before noise could be exact; a plan of today names its own
     if isinstance(known.get("plan"), Mapping):

@@ -20,8 +20,8 @@ from dpose.pose.model import PoseModel
 from dpose.pose.skeletons import SKELETONS
 from dpose.privacy.selection import Selection
 from dpose.runs.data import scored_units, watched
-from dpose.runs.places import in_a_folder, places_known, run_config
-from dpose.runs.tasks import task_entry
+from dpose.runs.places import data_recorded, in_a_folder, places_known, run_config
+from dpose.runs.tasks import task_entry, task_of
 
 if TYPE_CHECKING:
     from dpose.report.page import PosePair
@@ -47,19 +47,18 @@ def make_report(folder: Path, *, pictures: str | None = None, show_pictures: boo
     Returns:
         The report.
     """
-    config = run_config(folder)
-    if not task_entry(config.task).pictures:
+    config = run_config(folder) if data_recorded(folder) else None
+    if config is None and not pictures:
+        why = "The run was made from Python, which does not record where its data are; --pictures names some of a pose model."
+        return write_run_report(folder, no_pictures=why)
+    task = config.task if config else task_of(folder)
+    if not task_entry(task).pictures:
         if pictures:
             raise DposeError(
-                "pictures-unsupported",
-                f"reports of {config.task} runs show no pictures",
-                pictures,
-                "leave --pictures out",
+                "pictures-unsupported", f"reports of {task} runs show no pictures", pictures, "leave --pictures out"
             )
-        return write_run_report(
-            folder, no_pictures=f"Reports of {config.task} runs show curves and scores, and no pictures."
-        )
-    spec = DataSpec.parse(pictures).for_purpose("evaluate") if pictures else watched(config)
+        return write_run_report(folder, no_pictures=f"Reports of {task} runs show curves and scores, and no pictures.")
+    spec = DataSpec.parse(pictures).for_purpose("evaluate") if pictures or config is None else watched(config)
     may_be_shown = spec is not None and spec.may_be_shown
     if pictures and not may_be_shown and not show_pictures:
         raise DposeError(
