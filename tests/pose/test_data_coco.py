@@ -95,6 +95,28 @@ class TestWhole:
             opened(tmp_path, annotations="gone.json")
 
 
+class TestDeclaredJoints:
+    def test_joints_are_read_in_the_order_in_which_they_are_declared(self, tmp_path):
+        """Without names in the file the k-th joint is the k-th that is declared, left and right too."""
+        turned = list(COCO.joints)
+        turned[1], turned[2] = turned[2], turned[1]
+        labels = read_coco(write(tmp_path), "train", joints=",".join(turned))
+        places = np.array(ANNOTATION["keypoints"]).reshape(17, 3)[:, :2]
+        found = dict(zip(labels.skeleton.joints, labels.people[0].keypoints.tolist(), strict=True))
+        assert found["r_eye"] == places[1].tolist()
+        assert found["l_eye"] == places[2].tolist()
+
+    def test_another_order_than_the_files_own_is_refused(self, tmp_path):
+        def name(content):
+            content["categories"][0]["keypoints"] = list(COCO.joints)
+
+        root = write(tmp_path, name)
+        assert read_coco(root, "train", joints=",".join(COCO.joints)).skeleton == COCO
+        assert read_coco(root, "train", joints="17").skeleton.joints[0] == "joint_0"
+        with refused("joints-order-differs", where=("person_keypoints_train2017.json", "joints=")):
+            read_coco(root, "train", joints=",".join(reversed(COCO.joints)))
+
+
 class TestLeftOut:
     def report(self, root):
         return "\n".join(opened(root).report)

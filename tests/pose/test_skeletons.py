@@ -201,11 +201,20 @@ class TestOfADataset:
 
 def test_what_is_declared_is_a_known_skeleton_a_number_or_names():
     assert all(declared_skeleton(name) is SKELETONS[name] for name in ("coco", "mpii", "lsp", "blazepose", "ward"))
-    assert declared_skeleton(", ".join(reversed(COCO.joints))) is COCO
+    assert declared_skeleton(", ".join(reversed(COCO.joints)), by_name=True) is COCO
+    assert declared_skeleton(", ".join(COCO.joints)) is COCO
     assert declared_skeleton("3").joints == ("joint_0", "joint_1", "joint_2")
     assert declared_skeleton("Left Hand,nose,right-hand").flip_pairs == ((0, 2),)
     for known in SKELETONS.values():  # labels find their joints by plain names
         assert all(plain_joint(joint) == joint for joint in known.joints)
+
+
+def test_the_joint_at_each_place_is_the_one_that_is_declared_there():
+    """Joints that are read by their place: those of a known skeleton in another order are not that skeleton."""
+    turned = tuple(reversed(COCO.joints))
+    declared = declared_skeleton(",".join(turned))
+    assert declared.joints == turned
+    assert [turned[j] for j in declared.flip_order] == [COCO.joints[j] for j in reversed(COCO.flip_order)]
 
 
 @pytest.mark.parametrize("wrong", ["0", "1001", "999999999", "nose,nose", "nose,", ",", "left_eye,eye_l", " "])

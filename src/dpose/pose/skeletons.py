@@ -208,8 +208,10 @@ def skeleton_of(
     return SKELETONS.setdefault(made.name, made)
 
 
-def declared_skeleton(text: str, where: str = "") -> Skeleton:
+def declared_skeleton(text: str, where: str = "", *, by_name: bool = False) -> Skeleton:
     """Return the skeleton that somebody declares, for label files that name no joints.
+
+    Labels that have their joints by place need them in the order of the declaration: the k-th joint is its k-th name.
 
     >>> declared_skeleton("mpii").name, declared_skeleton("2").joints, declared_skeleton("nose,left hand").joints
     ('mpii', ('joint_0', 'joint_1'), ('nose', 'l_hand'))
@@ -217,6 +219,7 @@ def declared_skeleton(text: str, where: str = "") -> Skeleton:
     Args:
         text: A built-in one's name, a number of joints, or their names with commas between them.
         where: For errors, what declares it.
+        by_name: True for labels that name each joint: those of a built-in skeleton are it in any order.
 
     Raises:
         DposeError: as `skeleton_of`, or more than `MOST_JOINTS`.
@@ -228,11 +231,15 @@ def declared_skeleton(text: str, where: str = "") -> Skeleton:
         if int(text) > MOST_JOINTS:
             raise DposeError("joints-invalid", f"are more than {MOST_JOINTS:,}: {text}", where, "declare fewer")
         return skeleton_of([f"joint_{j}" for j in range(int(text))], where=where)
-    return listed_skeleton(text.split(","), where)
+    names = text.split(",")
+    return listed_skeleton(names, where) if by_name else skeleton_of(names, where=where)
 
 
 def listed_skeleton(names: Sequence[str], where: str = "") -> Skeleton:
-    """Return the built-in skeleton of just these joints, in whatever order, or else their own (`skeleton_of`)."""
+    """Return the built-in skeleton of just these joints, or else their own (`skeleton_of`).
+
+    Their order does not count, so it is for labels that name each joint, never for those that have them by place.
+    """
     plain = sorted(map(plain_joint, names))
     known = next((one for name in sorted(BUILT_IN) if sorted((one := SKELETONS[name]).joints) == plain), None)
     return known or skeleton_of(names, where=where)

@@ -145,7 +145,7 @@ def parse_coco(
             "labels-malformed", 'should be a JSON object with "images" and "annotations"', str(path), LABEL_FILE.get_it
         )
     chosen, named = category_of(content, path, category)
-    declared = declared_skeleton(joints, f"joints={joints}") if joints else named
+    declared = _declared(joints, named, path) if joints else named
     skeleton = declared or COCO
     images, lost = _images(content["images"], finder, group_key, problems, pictures)
     if content["images"] and not images:
@@ -161,6 +161,21 @@ def parse_coco(
         notes = (*notes, f"{absent:,} of {len(images):,} pictures are not there: their labels alone are read")
     labelled = tuple(replace(image, people=tuple(people.get(own, ()))) for own, image in images.items())
     return Labels(name, path, skeleton, labelled, tuple(problems), notes)
+
+
+def _declared(joints: str, named: Skeleton | None, path: Path) -> Skeleton:
+    """Return the joints that are declared; refuse the file's own in another order, as joints are read by place."""
+    declared = declared_skeleton(joints, f"joints={joints}")
+    if named and len(named) == len(declared):
+        for own, other in zip(named.joints, declared.joints, strict=True):
+            if own != other and own in declared.joints:
+                raise DposeError(
+                    "joints-order-differs",
+                    f"has {own} where {other} is declared",
+                    str(path),
+                    f"leave joints= out, or declare the file's order: joints={','.join(named.joints)}",
+                )
+    return declared
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def read_label_studio(root: Path, split: str, annotations: str = "", pictures: b
     path, note = LABEL_STUDIO_FILE.find(root, split, annotations)
     problems = Problems()
     drawn = tuple(_tasks(read_json(path, problems), path, problems))
-    declared = declared_skeleton(joints, f"joints={joints}") if joints else None
+    declared = declared_skeleton(joints, f"joints={joints}", by_name=True) if joints else None
     project = Project(f"labelstudio:{split}", path, drawn, declared, problems, (note,) if note else ())
     return _labels(project, root, pictures)
 
@@ -118,7 +118,7 @@ def read_cvat(root: Path, split: str, annotations: str = "", pictures: bool = Tr
     drawn = tuple(_image(image, problems) for image in top.iter("image"))
     declared: Skeleton | None = None
     if joints:
-        declared = declared_skeleton(joints, f"joints={joints}")
+        declared = declared_skeleton(joints, f"joints={joints}", by_name=True)
     elif listed:
         declared = listed_skeleton(tuple(dict.fromkeys(listed)), str(path))
     project = Project(f"cvat:{split}", path, drawn, declared, problems, (note,) if note else ())
@@ -127,7 +127,7 @@ def read_cvat(root: Path, split: str, annotations: str = "", pictures: bool = Tr
 
 def label_studio_skeleton(root: Path, split: str, annotations: str = "", joints: str = "") -> Skeleton:
     """Return the joints of a Label Studio project, whose exports list none."""
-    return declared_skeleton(joints) if joints else COCO
+    return declared_skeleton(joints, by_name=True) if joints else COCO
 
 
 def cvat_skeleton(root: Path, split: str, annotations: str = "", joints: str = "") -> Skeleton:
