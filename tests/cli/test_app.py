@@ -10,6 +10,9 @@ import pytest
 from dpose import extensions
 from dpose.cli import app, main
 from dpose.cli.app import OWN, CommandEntry, GroupEntry, root, table
+from dpose.training.plan import TrainingPlan
+from refusals import command_refused
+from run_folders import finished_run
 
 
 def command(words):
@@ -149,3 +152,16 @@ def test_an_empty_name_is_not_the_folder_one_is_in(words, named, capsys, tmp_pat
     assert main(words) == 2
     said = f"dpose: {named}: is empty; give a name, or . for this folder [name-empty]\n"
     assert capsys.readouterr().err == said
+
+
+def test_runs_that_watched_no_score_are_compared_without_a_picture(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    finished_run(
+        tmp_path / "a", tmp_path / "state", TrainingPlan(delta=1e-5, noise_multiplier=2.0, steps=9, unit="image")
+    )
+    assert main(["compare", "a", "a"]) == 0
+    out = capsys.readouterr().out
+    assert "dp-sgd" in out
+    assert "No picture is drawn: no run watched a score" in out
+    command_refused(capsys, ["compare", "a", "--out", "a.png"], "watched-scores-missing")
+    assert not list(tmp_path.glob("*.png"))

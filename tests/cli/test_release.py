@@ -130,6 +130,10 @@ def test_every_file_that_is_written_is_told_and_every_one_that_is_not(capsys, tm
     assert "2 of 8 files were not released, as named above; the others are done" in line
     for broken in (1, 4):
         assert f"not released: in/{broken}.png: the png file is cut short" in out
+    (tmp_path / "in" / "1.png").unlink()
+    # what was released before is no less there when the command is given again
+    assert main(["pixelize", "in", *BASIC, "--out", "out", "--workers", workers]) == 1
+    assert "1 of 7 files was not released" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("more", [[], ["--engine", "local"]])

@@ -14,18 +14,24 @@ from dpose.errors import DposeError, printable
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders.")],
-    out: Annotated[Path, option("The picture to draw: .png, .svg or .pdf.")] = Path("comparison.png"),
+    out: Annotated[
+        Path | None, option("The picture to draw: .png, .svg or .pdf. Default: comparison.png, if scores were watched.")
+    ] = None,
 ) -> None:
     """Several runs in one table and one picture: what each guarantees beside how well it does."""
-    if out.suffix not in (".png", ".svg", ".pdf"):
+    if out is not None and out.suffix not in (".png", ".svg", ".pdf"):
         raise DposeError(
             "drawing-suffix-unknown", "is no kind of picture that can be drawn", str(out), "name it .png, .svg or .pdf"
         )
-    from dpose.runs.compare import comparison_table, draw_comparison, read_runs
+    from dpose.runs.compare import comparison_table, curve_of, draw_comparison, read_runs
 
     console = plain_console()
     found = read_runs(runs)
     console.print(comparison_table(found))
+    if out is None and not any(map(curve_of, found)):
+        console.print("No picture is drawn: no run watched a score (data.validation_data).", soft_wrap=True)
+        return
+    out = out or Path("comparison.png")
     draw_comparison(found, out)
     console.print(f"Drawn into {out}", soft_wrap=True)
 

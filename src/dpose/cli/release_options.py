@@ -242,7 +242,10 @@ def release_jobs(
     say = partial(say_line, console)
     try:
         released = tell_each(
-            lambda on: release_all(todo, work, workers=at.workers, progress=on, say=say), len(todo), frames, console
+            lambda on: release_all(todo, work, workers=at.workers, progress=on, say=say, named=len(jobs)),
+            len(todo),
+            frames,
+            console,
         )
         if work.config is not None:
             say_sum(released, console)

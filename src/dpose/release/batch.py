@@ -329,6 +329,7 @@ def release_all(
     workers: int = 1,
     progress: Callable[[], None] | None = None,
     say: Callable[[str], None] | None = None,
+    named: int = 0,
 ) -> Iterator[tuple[Job, PrivacyStatement]]:
     """Release every file by this process, in order: pictures `workers` at a time, a video's frames `workers` at a time.
 
@@ -340,6 +341,7 @@ def release_all(
         workers: How many pictures or frames are in work at a time.
         progress: Called after each frame of a video.
         say: Called with a line for each file that is not released, and why.
+        named: How many files the command named, where some of them were done before.
 
     Yields:
         Each file with its statement, once it is written; of one that stands there complete (`Job.standing`), its own.
@@ -352,7 +354,7 @@ def release_all(
         for job, statement in batch.run(placed, at, release, 1):
             if statement is not None:
                 yield job, statement
-    raise_failed(batch.failed, len(jobs), say)
+    raise_failed(batch.failed, max(named, len(jobs)), say)
 
 
 def _beside_others(item: Job | Reserved) -> bool:
