@@ -117,6 +117,14 @@ class TestDeclaredJoints:
             read_coco(root, "train", joints=",".join(reversed(COCO.joints)))
 
 
+    def test_joints_without_a_left_and_a_right_are_told(self, tmp_path):
+        """What is mirrored then keeps every joint: nothing else says that sides are mixed."""
+        root = write(tmp_path, lambda content: content["categories"][0].update(keypoints=[f"k{j}" for j in range(17)]))
+        (line,) = [line for line in opened(root).report if "mirrored" in line]
+        assert "17 joints" in line
+        assert not [line for line in opened(write(tmp_path / "named")).report if "mirrored" in line]
+
+
 class TestLeftOut:
     def report(self, root):
         return "\n".join(opened(root).report)

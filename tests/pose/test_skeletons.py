@@ -217,6 +217,29 @@ def test_the_joint_at_each_place_is_the_one_that_is_declared_there():
     assert [turned[j] for j in declared.flip_order] == [COCO.joints[j] for j in reversed(COCO.flip_order)]
 
 
+@pytest.mark.parametrize(
+    ("joints", "order"),
+    [
+        (["LShoulder", "RShoulder", "Neck"], (1, 0, 2)),
+        (["RBigToe", "LBigToe"], (1, 0)),
+        (["lwrist", "rwrist", "nose"], (1, 0, 2)),
+        (["Rhip", "Lhip"], (1, 0)),
+        (["LHIP", "RHIP", "HEAD"], (1, 0, 2)),
+        (["leg", "rib", "lip"], (0, 1, 2)),  # no sides of anything
+        (["LEFT_EYE", "RIGHT_EYE", "LEG"], (1, 0, 2)),
+    ],
+)
+def test_sides_are_seen_as_people_write_them(joints, order):
+    assert skeleton_of(joints).flip_order == order
+    assert skeleton_of(skeleton_of(joints).joints).flip_order == order
+
+
+def test_a_capital_in_front_of_a_name_is_its_side():
+    names = ("LShoulder", "RHip", "LEye", "LeftEye", "Rib", "LEG", "LEFT_EYE", "REye2")
+    known = ["l_shoulder", "r_hip", "l_eye", "l_eye", "rib", "leg", "l_eye", "r_eye2"]
+    assert list(map(plain_joint, names)) == known
+
+
 @pytest.mark.parametrize("wrong", ["0", "1001", "999999999", "nose,nose", "nose,", ",", "left_eye,eye_l", " "])
 def test_what_declares_no_joints_is_refused(wrong):
     with refused("joints-invalid"):

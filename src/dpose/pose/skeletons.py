@@ -266,8 +266,9 @@ def skeleton_from_dict(values: Mapping[str, Any], where: str) -> str:
 
 
 def plain_joint(name: str) -> str:
-    """Normalise a joint's name, its side in front: "LeftEye", "left-eye" and "eye_l" are all "l_eye"."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(name)).lower()
+    """Normalise a joint's name, its side in front: "LeftEye", "LEye", "left-eye" and "eye_l" are all "l_eye"."""
+    # a capital in front of a capitalised word is a side; "LEFT_EYE", "LEG" and "Lip" begin with none
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=^[LR])(?=[A-Z][a-z])", "_", str(name).strip()).lower()
     parts = [part for part in re.split(r"[^a-z0-9]+", words) if part]
     sides = {"left": "l", "l": "l", "right": "r", "r": "r"}
     for place in (0, -1):
@@ -278,9 +279,12 @@ def plain_joint(name: str) -> str:
 
 
 def _by_sides(names: Sequence[str]) -> list[int]:
-    """Return for each joint the index of its counterpart on the other side; its own if it has none."""
-    other = {"l_": "r_", "r_": "l_"}
-    turned = [other.get(name[:2], name[:2]) + name[2:] for name in names]
+    """Return for each joint the index of its counterpart on the other side; its own if it has none.
+
+    "lwrist" and "rwrist" are a pair as "l_wrist" and "r_wrist" are: whether a letter is a side, the other one says.
+    """
+    other = {"l": "r", "r": "l"}
+    turned = [other.get(name[:1], name[:1]) + name[1:] for name in names]
     return [names.index(t) if t in names else i for i, t in enumerate(turned)]
 
 

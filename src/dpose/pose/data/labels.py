@@ -260,13 +260,17 @@ class Labels:
         return replace(self, pictures=tuple(self.pictures[i] for i in chosen), notes=(*self.notes, note))
 
     def report(self) -> list[str]:
-        """Return lines on what was read: notes, people who are not learnt from and why, and a summary of problems."""
+        """Return lines on what was read: notes, joints without sides, people not learnt from, a summary of problems."""
         people = self.people
         crowds = sum(p.crowd for p in people)
         jointless = sum(not p.crowd and not p.labelled for p in people)
         boxless = sum(p.person is None for p in people) - crowds - jointless
         empty = sum(not picture.learnt for picture in self.pictures)
         lines = list(self.notes)
+        if len(self.skeleton) > 1 and not self.skeleton.flip_pairs:
+            lines.append(
+                f"none of the {len(self.skeleton)} joints has a left and a right: a mirrored picture keeps each as it is"
+            )
         for count, what in (
             (crowds, "not learnt from: crowds"),
             (jointless, "not learnt from: people without a labelled joint"),
