@@ -88,6 +88,38 @@ def test_the_last_annotation_that_was_not_cancelled_counts(tmp_path):
     assert someone.labelled == 3
 
 
+def test_an_earlier_annotation_of_a_task_is_told(tmp_path):
+    """Two people may have labelled one picture: the last is read, and the report says that there was another."""
+
+    def change(tasks):
+        tasks[0]["annotations"].append({"result": points({"nose": (40.0, 30.0), "left_eye": (50.0, 35.0)})})
+        return tasks
+
+    labels = open_labels(studio(tmp_path, points(), points(), change=change), purpose="train")
+    assert [one.labelled for one in labels.people] == [2, 3]
+    (problem,) = [problem for problem in labels.problems if problem.action != "kept"]
+    assert str(problem) == "export.json task 1: an earlier annotation of the same task; not used"
+
+
+def test_a_task_without_an_annotation_is_told_as_that(tmp_path):
+    """A model's predictions are no labels, neither beside nor in place of an annotation."""
+
+    def change(tasks):
+        tasks[1]["annotations"] = []
+        tasks[1]["predictions"] = [{"result": points()}]
+        tasks[2]["annotations"] = [{"was_cancelled": True, "result": points()}]
+        tasks[2]["predictions"] = []
+        tasks[3] = {"data": tasks[3]["data"], "predictions": [{"result": points()}]}
+        return tasks
+
+    names = ("1.png", "2.png", "3.png", "4.png")
+    labels = open_labels(studio(tmp_path, points(), [], [], [], names=names, change=change), purpose="train")
+    skipped = [problem for problem in labels.problems if problem.action == "skipped"]
+    assert [problem.kind for problem in skipped] == ["a task without an annotation"] * 3
+    assert [problem.where for problem in skipped] == [f"export.json task {k}" for k in (2, 3, 4)]
+    assert [picture.name for picture in labels.pictures] == ["images/1.png"]
+
+
 def test_the_short_form_of_json(tmp_path):
     """JSON_MIN: a task is flat, and its regions have no "value"."""
 
@@ -153,6 +185,17 @@ def test_points_of_cvat_in_a_list_and_in_groups(tmp_path):
     box = '<box label="person" group_id="7" xtl="10" ytl="20" xbr="90" ybr="80"/>'
     (someone,) = open_labels(cvat(tmp_path / "b", (single + box, "")), purpose="train").people
     assert (someone.labelled, someone.box.tolist()) == (3, [10, 20, 80, 60])
+
+
+def test_the_box_of_a_skeletons_group_is_its_own(tmp_path):
+    """Two skeletons of one group have no box of their own: it may be either's."""
+    box = '<box label="person" group_id="{}" xtl="{}" ytl="20" xbr="90" ybr="80"/>'
+    one, other = (skeleton().replace("<skeleton", f'<skeleton group_id="{k}"') for k in (1, 2))
+    body = one + other + box.format(1, 10) + box.format(2, 15) + box.format(3, 5)
+    labels = open_labels(cvat(tmp_path / "a", (body, one + one + box.format(1, 10))), purpose="train")
+    first, second, *unsure = labels.people
+    assert (first.box.tolist(), second.box.tolist()) == ([10, 20, 80, 60], [15, 20, 75, 60])
+    assert [len(unsure), *(round(float(someone.box[0])) for someone in unsure)] == [2, 16, 16]
 
 
 def test_no_picture_decides_the_joints_of_the_others(tmp_path):

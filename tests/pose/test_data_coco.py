@@ -116,7 +116,6 @@ class TestDeclaredJoints:
         with refused("joints-order-differs", where=("person_keypoints_train2017.json", "joints=")):
             read_coco(root, "train", joints=",".join(reversed(COCO.joints)))
 
-
     def test_joints_without_a_left_and_a_right_are_told(self, tmp_path):
         """What is mirrored then keeps every joint: nothing else says that sides are mixed."""
         root = write(tmp_path, lambda content: content["categories"][0].update(keypoints=[f"k{j}" for j in range(17)]))

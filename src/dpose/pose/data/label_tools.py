@@ -9,13 +9,15 @@ CVAT's COCO layout is read as `coco:ROOT`. ROOT may be the `.zip` file that the 
 else COCO's. They are never those that happen to be labelled: a model has its joints for everybody to see, and a label
 of one private picture would decide them. A joint that is labelled and not declared is not used.
 
-**People.** Label Studio's points belong to the rectangle that they name as their parent, else to the smallest rectangle
-that they lie in, else to one person of the picture. CVAT's are skeletons, lists of points, or single points that have
-a group in common. A person without a rectangle has a box around the joints.
+**People.** Of several annotations of one Label Studio task the last is read, and the others are told. Its points belong
+to the rectangle that they name as their parent, else to the smallest rectangle that they lie in, else to one person of
+the picture. CVAT's are skeletons, lists of points, or single points that have a group in common, which a box may be of
+too. A person without a rectangle has a box around the joints.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -196,7 +198,13 @@ def _tasks(content: Any, path: Path, problems: Problems) -> Iterator[ProjectPict
         if name is None:
             problems.add("a task without a picture", where)
             continue
-        regions = list(_regions(task))
+        done = _results(task)
+        if not done:
+            problems.add("a task without an annotation", where)
+            continue
+        for _ in done[1:]:
+            problems.add("an earlier annotation of the same task", where, "not used")
+        regions = list(_regions(done[-1]))
         sides = {(whole(r.get("original_height")), whole(r.get("original_width"))) for r in regions}
         height, width = sides.pop() if len(sides) == 1 else (None, None)
         if regions and not (height and width):
@@ -206,14 +214,17 @@ def _tasks(content: Any, path: Path, problems: Problems) -> Iterator[ProjectPict
         yield ProjectPicture(name, size, tuple(_people(regions, size, where, problems)) if size else (), where)
 
 
-def _regions(task: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the regions of the last annotation that was not cancelled, flat: a value's fields beside its own."""
-    done = [a for a in task.get("annotations") or () if isinstance(a, dict) and not a.get("was_cancelled")]
-    listed = (
-        done[-1].get("result")
-        if done
-        else [region for values in task.values() if isinstance(values, list) for region in values]
-    )
+def _results(task: Mapping[str, Any]) -> list[Any]:
+    """Return the regions of each annotation that was not cancelled; JSON_MIN has one, whose regions are the task's."""
+    if "annotations" not in task and "predictions" not in task:
+        return [[region for values in task.values() if isinstance(values, list) for region in values]]
+    listed = task.get("annotations")
+    those = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [one.get("result") for one in those if not one.get("was_cancelled")]
+
+
+def _regions(listed: Any) -> Iterator[dict[str, Any]]:
+    """Yield the regions of an annotation, flat: a value's fields beside its own."""
     for region in listed if isinstance(listed, list) else ():
         if isinstance(region, dict):
             yield {**region, **(region["value"] if isinstance(region.get("value"), dict) else {})}
@@ -277,11 +288,15 @@ def _image(image: ElementTree.Element, problems: Problems) -> ProjectPicture:
     boxes = [(box.get("group_id"), _box(box)) for box in image.iter("box")]
     people: list[ProjectPerson] = []
     groups: dict[str, ProjectPerson] = {}
+    drawn_in = Counter(shape.get("group_id") for shape in image.findall("skeleton"))
     for skeleton in image.findall("skeleton"):
         shape = ProjectPerson()
         for points in skeleton.findall("points"):
             _add(shape, points.get("label", ""), points, 0, where, problems)
         people.append(shape)
+        # a box in a group with several skeletons may be that of any of them
+        if (group := skeleton.get("group_id")) and drawn_in[group] == 1:
+            shape.box = next((box for name, box in boxes if name == group and box is not None), shape.box)
     for points in image.findall("points"):
         if ";" in points.get("points", ""):
             shape = ProjectPerson()

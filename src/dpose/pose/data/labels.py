@@ -269,7 +269,7 @@ class Labels:
         lines = list(self.notes)
         if len(self.skeleton) > 1 and not self.skeleton.flip_pairs:
             lines.append(
-                f"none of the {len(self.skeleton)} joints has a left and a right: a mirrored picture keeps each as it is"
+                f"none of the {len(self.skeleton)} joints has a left and a right: mirrored pictures keep each as it is"
             )
         for count, what in (
             (crowds, "not learnt from: crowds"),
