@@ -95,6 +95,25 @@ class TestWhole:
             opened(tmp_path, annotations="gone.json")
 
 
+class TestPlaces:
+    def test_pictures_may_lie_beside_the_label_file(self, tmp_path):
+        """As Roboflow writes them: a folder a split, labels and pictures in it."""
+        root = write(tmp_path, name="train/_annotations.coco.json")
+        for file in (root / "train2017").iterdir():
+            file.rename(root / "train" / file.name)
+        assert len(opened(root, annotations="train/_annotations.coco.json")) == 1
+        assert len(opened(root, annotations=str(root / "train" / "_annotations.coco.json"))) == 1
+
+    @pytest.mark.parametrize("climbing", [False, True])
+    def test_no_picture_outside_the_folder_is_read_beside_its_label_file(self, tmp_path, climbing):
+        root = write(tmp_path / "set", name="../elsewhere/labels.json")
+        for file in (root / "train2017").iterdir():
+            file.rename(tmp_path / "elsewhere" / file.name)
+        beside = tmp_path / "elsewhere" / "labels.json"
+        with refused("labels-all-unusable", where="the picture is missing"):
+            opened(root, annotations="train2017/../../elsewhere/labels.json" if climbing else str(beside))
+
+
 class TestDeclaredJoints:
     def test_joints_are_read_in_the_order_in_which_they_are_declared(self, tmp_path):
         """Without names in the file the k-th joint is the k-th that is declared, left and right too."""

@@ -46,6 +46,22 @@ class TestReading:
         assert labels.people[0].flags.tolist() == [2, 0, 2]
         assert labels.skeleton.joints == ("nose", "l_ear", "r_ear")
 
+    @pytest.mark.parametrize(
+        ("order", "names", "mirrored"),
+        [
+            (None, COCO.joints, COCO.flip_order),
+            (list(COCO.flip_order), COCO.joints, COCO.flip_order),
+            ([*range(15), 16, 15], tuple(f"joint_{j}" for j in range(17)), (*range(15), 16, 15)),
+        ],
+    )
+    def test_seventeen_joints_are_cocos_unless_flip_idx_says_otherwise(self, tmp_path, order, names, mirrored):
+        spec = write(tmp_path, labels="")
+        text = (tmp_path / "data.yaml").read_text().replace("[3, 3]", "[17, 3]")
+        flip = "" if order is None else f"flip_idx: {order}\n"
+        (tmp_path / "data.yaml").write_text(text.replace("flip_idx: [1, 0, 2]\n", flip))
+        skeleton = open_labels(spec).skeleton
+        assert (skeleton.joints, skeleton.flip_order) == (names, mirrored)
+
     def test_of_several_classes_people_are_read(self, tmp_path):
         spec = write(tmp_path, labels=LINE + "1" + LINE[1:] + LINE)
         text = (tmp_path / "data.yaml").read_text().replace("['person']", "[dog, person]")

@@ -1,7 +1,7 @@
 """COCO keypoints (Lin et al., ECCV 2014), Human-Art, and other data in COCO's format: JSON of images and annotations.
 
 The folder is the dataset's own: `annotations/person_keypoints_train2017.json`, `train2017/000000000009.jpg`; pictures
-are also found below `images/` and in the folder itself.
+are also found below `images/`, in the folder itself and beside a label file in it.
 
 **Who is learnt from.** As in the reference implementations: people who are no crowd, have a labelled joint, and whose
 box is not empty once it is clipped to the picture. Joints with v = 1 (hidden) count as joints with v = 2.
@@ -72,7 +72,10 @@ def read_coco(
     """Read the labels of one split of COCO, a picture with all its people a unit (`PoseDataset.labels`)."""
     path, note = LABEL_FILE.find(root, split, annotations)
     part = path.stem.rpartition("_")[2]  # CVAT's: annotations/person_keypoints_PART.json, images/PART/
-    places = (root / f"{split}2017", root / "images" / f"{split}2017", root / "images" / part, root / "images", root)
+    places = [root / f"{split}2017", root / "images" / f"{split}2017", root / "images" / part, root / "images", root]
+    beside = path.parent.absolute()  # Roboflow's: train/_annotations.coco.json, and the pictures in train/ too
+    if beside.is_relative_to(root.absolute()) and ".." not in beside.relative_to(root.absolute()).parts:
+        places.append(beside)
     finder = PictureFinder([(place, "") for place in places])
     notes = (note,) if note else ()
     return parse_coco(

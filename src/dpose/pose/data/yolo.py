@@ -11,8 +11,8 @@ The folder holds `data.yaml` and pictures below `images/`, each with `labels/NAM
     kpt_names: {0: [nose, ...]}   # optional
 
 A line is `class cx cy w h` and, for each joint, `x y v` (or `x y`), all in shares of the picture's width and height as
-it is shown; v is 0 not labelled, 1 hidden, 2 seen. Without `kpt_names` 17 joints are COCO's, others are called by
-number. Without v a joint at 0, 0 is not labelled.
+it is shown; v is 0 not labelled, 1 hidden, 2 seen. Without `kpt_names` 17 joints are COCO's unless `flip_idx` is
+not, others are called by number. Without v a joint at 0, 0 is not labelled.
 
 The file may have another name where it is the only `.yaml` of the folder. A `skeleton` of pairs of joints, counted from
 0 or from 1, is drawn. What another machine has elsewhere is looked for by the end of its name below the folder.
@@ -132,18 +132,20 @@ def described_joints(settings: Mapping[str, Any], path: Path) -> tuple[Skeleton,
         raise DposeError("kpt-shape-invalid", f"kpt_shape cannot be {many}", str(path), "write [joints, 2 or 3]")
     named = settings.get("kpt_names")
     named = next(iter(named.values()), None) if isinstance(named, dict) else named
-    names = named if isinstance(named, list) else COCO.joints if count == len(COCO) else None
+    order = settings.get("flip_idx")
+    if order is not None and not (isinstance(order, list) and all(type(j) is int for j in order)):
+        raise DposeError("flip-idx-invalid", "flip_idx should be a list of places", str(path))
+    # seventeen joints that are mirrored otherwise are others than COCO's, or stand in another order
+    of_coco = count == len(COCO) and order in (None, list(COCO.flip_order))
+    names = named if isinstance(named, list) else COCO.joints if of_coco else None
     names = [f"joint_{j}" for j in range(count)] if names is None else [str(name) for name in names]
     if len(names) != count:
         raise DposeError("joint-names-count-wrong", f"names {len(names)} joints where kpt_shape has {count}", str(path))
-    order = settings.get("flip_idx")
     edges = edges_between(settings.get("skeleton") or (), count, first=0)
     if edges is None:
         raise DposeError("skeleton-edges-invalid", "skeleton should be pairs of joints", str(path))
     if not edges and tuple(names) == COCO.joints:
         edges = list(COCO.edges)
-    if order is not None and not (isinstance(order, list) and all(type(j) is int for j in order)):
-        raise DposeError("flip-idx-invalid", "flip_idx should be a list of places", str(path))
     return skeleton_of(names, edges, order, where=str(path)), values
 
 
