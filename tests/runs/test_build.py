@@ -22,7 +22,7 @@ from dpose.privacy.protected import protect
 from dpose.runs.build import build_model, check_settings, first_weights, open_public, open_units, precision
 from dpose.runs.config import RunConfig
 from dpose.runs.data import conditions, only_source, public_licence, shows_nobody, watched
-from dpose.runs.train import train_run
+from dpose.runs.train import explain_task, train_run
 from dpose.training.gradients import mean_gradient, trainable_params
 from dpose.training.guards import check_disjoint
 from dpose.units import CanonicalUnits, KnownPictures
@@ -258,6 +258,19 @@ class TestFirstWeights:
         # before a recipe's public stage, too
         with refused("temperature-without-bins", where="heatmap"):
             check_settings(config("mpii:/data/mpii", plan=PRIVATE, model={**values, "codec": "heatmap"}))
+
+    @pytest.mark.parametrize("method", [PRIVATE, {"method": "non-private"}])
+    @pytest.mark.parametrize(
+        ("init", "code"), [("typo.safetensors", "weights-file-missing"), ("who.csv", "weights-of-no-kind")]
+    )
+    def test_a_file_that_is_none_of_weights_is_told_before_the_work(self, tmp_path, monkeypatch, init, code, method):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "who.csv").write_text("a.png,anna\n")
+        asked = config("synthetic:ward", model={"init": init}, plan=method)
+        with refused(code, where=init):
+            explain_task(asked)
+        with refused(code, where=init):
+            build_model(asked)
 
     def test_a_temperature_without_first_weights_is_refused(self):
         values = {"preset": "lite0", "init": "imagenet", "temperature": 2.0}

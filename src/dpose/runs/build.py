@@ -46,15 +46,34 @@ def first_weights(config: RunConfig) -> Path | None:
     if choice.init == IMAGENET or backbone_file(config):
         return None
     if choice.init:
-        return find_model(choice.init)
+        found = find_model(choice.init)
+        if found.is_file() and not is_elsewhere(found):
+            raise DposeError(
+                "weights-of-no-kind",
+                "is no file of weights",
+                choice.init,
+                f"give a model folder, or a file whose name ends in {' or '.join(SUFFIXES)}",
+            )
+        return found
     return None if choice.strategy == "scratch" else shipped_for(choice.preset)
 
 
 def backbone_file(config: RunConfig) -> Path | None:
-    """The file of a backbone's weights that a run starts from; None if `init` is something else."""
-    path = Path(config.model.init or "")
-    of_a_backbone = path.suffix in SUFFIXES and not path.is_dir() and not is_elsewhere(path)
-    return path if of_a_backbone else None
+    """The file of a backbone's weights that a run starts from; None if `init` is something else.
+
+    Raises:
+        DposeError: there is no such file.
+    """
+    if not named_as_file(config.model.init) or (path := Path(config.model.init or "")).is_dir():
+        return None
+    if not path.exists():
+        raise DposeError("weights-file-missing", "no such file", str(path), "give a file of weights or a model folder")
+    return None if is_elsewhere(path) else path
+
+
+def named_as_file(init: str | None) -> bool:
+    """Whether first weights are named as a file is."""
+    return Path(init or "").suffix in SUFFIXES and not str(init).startswith(PREFIX)
 
 
 def _called(config: RunConfig) -> str:

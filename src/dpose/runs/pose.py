@@ -24,6 +24,7 @@ from dpose.runs.build import (
     check_start,
     corrected,
     described_model,
+    named_as_file,
     open_public,
     open_units,
     precision,
@@ -200,9 +201,10 @@ def explain(config: RunConfig) -> RenderableType:
     check_settings(config)
     count, how = counted(config, lambda: len(open_units(config, model)))
     config = in_steps(config, count)
-    there = config.model.init in (None, IMAGENET) or Path(str(config.model.init)).exists()
+    init = config.model.init
+    there = init is None or init == IMAGENET or Path(init).exists() or named_as_file(init)
     first = check_start(config)[0] if there else None
-    start = first or config.model.init or "nothing"
+    start = first or init or "nothing"
     stage, last = stage_data(config), run_behind(config, Path("run"))
     lines = Text(
         f"{' and '.join(config.data.sources)}: {count:,} units of kind {config.plan.unit or 'image'} ({how}). "

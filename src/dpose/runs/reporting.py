@@ -49,7 +49,7 @@ def make_report(folder: Path, *, pictures: str | None = None, show_pictures: boo
     """
     config = run_config(folder) if data_recorded(folder) else None
     if config is None and not pictures:
-        why = "The run was made from Python, which does not record where its data are; --pictures names some of a pose model."
+        why = "The run was made from Python, which records no data; of a pose model --pictures names some."
         return write_run_report(folder, no_pictures=why)
     task = config.task if config else task_of(folder)
     if not task_entry(task).pictures:
