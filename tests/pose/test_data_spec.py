@@ -135,6 +135,23 @@ def test_arguments_reach_the_units():
     assert "5 of 8,000" in units.report[-1]
 
 
+@pytest.mark.parametrize("size", [128, (128,), (64, 48, 3), (64.0, 48), (0, 48), (-64, 48), (True, 48), "64x48", None])
+def test_a_size_that_is_none_is_refused(size):
+    with refused("input-size-malformed", where=("input_size", size)):
+        open_data("synthetic:ward", input_size=size)
+
+
+def test_a_size_may_come_from_anywhere():
+    for size in ([64, 48], np.array([64, 48])):
+        assert open_data("synthetic:ward", input_size=size, limit=1).input_size == SIZE
+
+
+@pytest.mark.parametrize(("unit", "said"), [("imagee", "did you mean image?"), ("foo", "image, crop"), (3, "crop")])
+def test_an_unknown_unit_is_refused(unit, said):
+    with refused("unit-unsupported", where=(unit, said)):
+        open_data("synthetic:ward", input_size=SIZE, unit=unit)
+
+
 @pytest.mark.parametrize("limit", [0, -1])
 def test_a_limit_that_leaves_nothing_is_refused(limit):
     with refused("limit-not-positive"):

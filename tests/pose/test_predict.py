@@ -1,5 +1,6 @@
 """Prediction puts joints where they are in the picture, mirrored or not."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from dpose.pose.predict import (
     to_supervision,
 )
 from dpose.pose.skeletons import MPII
+from refusals import refused
 
 SIZE = (64, 48)
 RIGHT, LEFT = 0, 5  # ankles: each other's partner in the mirror
@@ -175,14 +177,35 @@ def test_a_copy_for_prediction_predicts_the_same(preset):
     ids=lambda image: type(image).__name__,
 )
 def test_what_is_no_picture_is_refused(image):
-    with pytest.raises(ValueError, match=r"^a picture is a uint8 \(H, W, 3\) RGB array, not .*$"):
+    codes = ("image-not-array", "image-type-unsupported", "image-empty", "image-of-wrong-shape")  # as `dpose.pixelize`
+    with refused(codes) as caught:
         predict_image(finder(), image)
+    assert re.fullmatch(r"a picture is a uint8 \(H, W, 3\) RGB array, not .*", str(caught.value))
 
 
 @pytest.mark.parametrize("boxes", [(1, 2, 3, 4), [(1, 2, 3)], [(1, 2, 3, 4, 0.9)], [[(1, 2, 3, 4)]]])
 def test_boxes_of_another_shape_are_refused(boxes):
-    with pytest.raises(ValueError, match=r"^a box is x0, y0, x1, y1, of shape \(4,\), not \(.*\)$"):
+    with refused("box-malformed") as caught:
         predict_people(finder(), dots((0, 3), (0, 60)), boxes)
+    assert re.fullmatch(r"a box is x0, y0, x1, y1, of shape \(4,\), not \(.*\)", str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("box", "code"),
+    [
+        ((10, 10, 5, 5), "box-empty"),
+        ((1, 1, 1, 9), "box-empty"),
+        ((0, 0, np.nan, 9), "box-empty"),
+        ((0, 0, np.inf, 9), "box-empty"),
+        ("0,0,9,9", "box-malformed"),
+        ([(1, 2), 3], "box-malformed"),
+        ((0, 0, "a", 9), "box-malformed"),
+        ((0, 0, 10**400, 9), "box-malformed"),
+    ],
+)
+def test_a_box_that_holds_nothing_is_refused(box, code):
+    with refused(code, where="box"):
+        predict_image(finder(), dots((0, 3), (0, 60)), box)
 
 
 @pytest.mark.parametrize("at_once", [0, -1])

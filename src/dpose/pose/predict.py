@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -53,7 +53,7 @@ def predict_image(
         flip_test: Average with the prediction on the mirrored crop: a little better, at twice the cost.
 
     Raises:
-        ValueError: the picture is not a uint8 (H, W, 3) array, or the box is empty or not four numbers.
+        DposeError: the picture is not a uint8 (H, W, 3) array, or the box is empty or not four numbers.
     """
     return predict_frames(model, [image], [None if box is None else [box]], flip_test=flip_test)[0][0]
 
@@ -76,7 +76,8 @@ def predict_people(
         at_once: Crops in one forward pass.
 
     Raises:
-        ValueError: as `predict_frames`.
+        DposeError: as `predict_frames`.
+        ValueError: likewise.
     """
     return predict_frames(model, [image], [boxes], flip_test=flip_test, at_once=at_once)[0]
 
@@ -101,22 +102,20 @@ def predict_frames(
         at_once: Crops in one forward pass, at least 1.
 
     Raises:
-        ValueError: a picture is not a uint8 (H, W, 3) array, a box is empty or not four numbers, or at_once is below 1.
+        DposeError: a picture is not a uint8 (H, W, 3) array, or a box is empty or not four numbers.
+        ValueError: at_once is below 1.
     """
     if at_once < 1:
         raise ValueError(f"at_once must be at least 1, not {at_once}")
     size = model.config.input_size
     wanted: list[tuple[int, Matrix]] = []
     for number, (image, people) in enumerate(zip(images, boxes, strict=True)):
-        array = isinstance(image, np.ndarray)
-        if not array or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8 or image.size == 0:
-            given = f"{image.dtype} {image.shape}" if array else type(image).__name__
-            raise ValueError(f"a picture is a uint8 (H, W, 3) RGB array, not {given}")
+        _check_picture(image)
         if people is None:
             whole = whole_frame(cast(tuple[int, int], image.shape[:2]))
             wanted.append((number, crop_transform(whole, size, padding=1.0)))
         else:
-            wanted += [(number, crop_transform(box, size)) for box in people]
+            wanted += [(number, crop_transform(_corners(box), size)) for box in people]
     poses_of: list[list[Pose]] = [[] for _ in images]
     for start in range(0, len(wanted), at_once):
         part = wanted[start : start + at_once]
@@ -125,6 +124,37 @@ def predict_frames(
         for (number, _), pose in zip(part, poses, strict=True):
             poses_of[number].append(pose)
     return poses_of
+
+
+def _check_picture(image: Any) -> None:
+    """Refuse what is no picture, with the codes of `dpose.pixelize`."""
+    wanted = "a picture is a uint8 (H, W, 3) RGB array, not"
+    if not isinstance(image, np.ndarray):
+        given, fix = type(image).__name__, "dpose.media.images.read_image reads a file as one"
+        raise DposeError("image-not-array", f"{wanted} {given}", fix=fix)
+    given = f"{image.dtype} {image.shape}"
+    if image.dtype != np.uint8:
+        raise DposeError("image-type-unsupported", f"{wanted} {given}", fix="scale it to 0..255 and round before")
+    if image.ndim != 3 or image.shape[2] != 3:
+        raise DposeError("image-of-wrong-shape", f"{wanted} {given}", fix="put channels last, red, green and blue")
+    if image.size == 0:
+        raise DposeError("image-empty", f"{wanted} {given}")
+
+
+def _corners(box: Any) -> NDArray[np.float64]:
+    """Return a box as (4,) float64; refuse one that is malformed, or holds nothing."""
+    try:
+        corners = np.asarray(box, np.float64)
+        given = str(corners.shape)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # what libraries of arrays raise for what is none
+        corners, given = np.empty(0), repr(box)[:80]
+    if corners.shape != (4,):
+        raise DposeError("box-malformed", f"a box is x0, y0, x1, y1, of shape (4,), not {given}")
+    x0, y0, x1, y1 = corners.tolist()
+    if not (np.isfinite(x0 + y0 + x1 + y1) and x1 > x0 and y1 > y0):
+        fix = "x1 must exceed x0, y1 must exceed y0"
+        raise DposeError("box-empty", f"the box ({x0:g}, {y0:g}, {x1:g}, {y1:g}) holds nothing", fix=fix)
+    return corners
 
 
 def for_prediction(model: PoseModel) -> PoseModel:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
+
+import numpy as np
 
 from dpose.data_spec import Purpose, Spec
-from dpose.errors import DposeError
+from dpose.errors import DposeError, did_you_mean
 from dpose.extensions import Registry
 from dpose.pose.data.augment import Augment
 from dpose.pose.data.labels import Labels, PoseDataset, units_of
@@ -149,11 +151,12 @@ def open_data(
         The units; `report` says what was read and what was left out.
 
     Raises:
-        DposeError: an unknown name, a missing root, data that cannot be read, or a split without units.
+        DposeError: an unknown name or unit, a size that is none, a missing root, data that cannot be read, or a split
+            without units.
     """
+    how: dict[str, Any] = {"input_size": _size(input_size), "augment": augment, "unit": _unit(unit)}
     resolved = _resolved(spec, purpose)
     dataset, labels = resolved.dataset, resolved.labels()
-    how: dict[str, Any] = {"input_size": input_size, "augment": augment, "unit": unit}
     if labels is not None:
         units = units_of(labels, **how)
     else:
@@ -216,6 +219,26 @@ def open_labels(spec: str | DataSpec, *, purpose: Purpose = "evaluate", pictures
         pictures: True to leave out labels of absent pictures.
     """
     return _resolved(spec, purpose).labels(pictures=pictures)
+
+
+def _size(given: Any) -> tuple[int, int]:
+    """Return (H, W) of a view; refuse what is not two positive whole numbers."""
+    sides = list(given) if isinstance(given, list | tuple | np.ndarray) else []
+    whole = [int(n) for n in sides if isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0]
+    if len(sides) != 2 or len(whole) != 2:
+        said = "must be height and width in pixels, whole numbers"
+        raise DposeError("input-size-malformed", said, f"input_size {given}", "say (256, 192)")
+    return whole[0], whole[1]
+
+
+def _unit(given: Any) -> UnitKind:
+    """Return a kind of unit; refuse an unknown one."""
+    kinds: tuple[UnitKind, ...] = get_args(UnitKind)
+    for kind in kinds:
+        if kind == given:
+            return kind
+    fix = did_you_mean(str(given), kinds) or f"choose one of {', '.join(kinds)}"
+    raise DposeError("unit-unsupported", f"pose data has no unit {given!r}", "unit", fix)
 
 
 def _resolved(spec: str | DataSpec, purpose: Purpose) -> DataSpec:
