@@ -3,9 +3,11 @@
     [project.entry-points."dpose.commands"]
     lab = "dpose_lab.commands"                  # has COMMANDS: a table as in dpose.cli.app
 
-`dpose.data` names modules that render people, as `RenderedPeople` says, for data specs `synthetic:...`;
-`dpose.operators` names modules whose `PUBLISHED` has published release algorithms (`dpose.release.published`). A source
-tree that is not installed has no entry points: there the packages that come with dpose are looked for beside it.
+`dpose.registrations` names modules that register methods, codecs, backbones, data or tasks as they are imported, which
+happens where a name is not known otherwise. `dpose.data` names modules that render people, as `RenderedPeople` says,
+for data specs `synthetic:...`; `dpose.operators` names modules whose `PUBLISHED` has published release algorithms
+(`dpose.release.published`). A source tree that is not installed has no entry points: there the packages that come with
+dpose are looked for beside it.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def extensions(group: str) -> tuple[ModuleType, ...]:
     """The modules that add something to dpose, those of `SHIPPED` first.
 
     Args:
-        group: "commands", "data" or "operators".
+        group: "commands", "data", "operators" or "registrations".
     """
     beside = [f"{name}.{group}" for name in SHIPPED if (HERE.parent / name / f"{group}.py").exists()]
     named = sorted(entry.value for entry in metadata.entry_points(group=f"dpose.{group}"))
@@ -49,6 +51,15 @@ def extensions(group: str) -> tuple[ModuleType, ...]:
             if error.name != name.partition(".")[0]:  # else it was installed once, and deleted since
                 raise
     return tuple(found)
+
+
+YOUR_OWN = "or, if it is your own, import what registers it (docs/guide/extend.md says how for commands)"
+"""What helps against a name that is not registered."""
+
+
+def registered(name: str, registry: Mapping[str, object]) -> bool:
+    """Whether a registry has a name, after the modules that register something were imported, if that has to be."""
+    return name in registry or bool(extensions("registrations") and name in registry)
 
 
 class Registry(UserDict[str, T]):

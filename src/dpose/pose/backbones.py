@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dpose import files
 from dpose.errors import DposeError
+from dpose.extensions import YOUR_OWN, registered
 
 if TYPE_CHECKING:  # torch and timm wait until a network is built: a command refuses what it can without them
     from torch import nn
@@ -263,11 +264,10 @@ def backbone_named(name: str, stride: int = 0) -> Backbone:
     for beginning, family in FAMILIES.items():
         if known.startswith(beginning):
             return replace(family(known.removeprefix(beginning)), name=name).at(stride)
-    if known not in BACKBONES:
+    if not registered(known, BACKBONES):
         names = ", ".join([*BACKBONES, "lite0", *(VITPOSE + size for size in VITPOSE_SIZES)])
-        raise DposeError(
-            "preset-unknown", "there is no such preset", f"preset {name}", f"choose from {names}, or timm:NAME"
-        )
+        fix = f"choose from {names}, or timm:NAME, {YOUR_OWN}"
+        raise DposeError("preset-unknown", "there is no such preset", f"preset {name}", fix)
     return BACKBONES[known].at(stride)
 
 

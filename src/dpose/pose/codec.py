@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
+from dpose.extensions import YOUR_OWN, registered
 from dpose.pose.correction import CorrectedCodec
 from dpose.pose.outputs import Codec, CodecSettings, Outputs, numbers_like
 from dpose.pose.simcc import SimccCodec
@@ -201,10 +202,9 @@ def codecs_for(backbone: Backbone) -> tuple[str, ...]:
 
 def codec_of(config: CodecSettings) -> Codec:
     """Return the codec of a configuration."""
-    if config.codec not in CODECS:
-        raise DposeError(
-            "codec-unknown", "there is no such codec", f"codec {config.codec}", f"choose from {', '.join(CODECS)}"
-        )
+    if not registered(config.codec, CODECS):
+        fix = f"choose from {', '.join(CODECS)}, {YOUR_OWN}"
+        raise DposeError("codec-unknown", "there is no such codec", f"codec {config.codec}", fix)
     codec = CODECS[config.codec].make(config)
     if not config.directions:
         return codec

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from dpose.errors import DposeError
+from dpose.extensions import YOUR_OWN, registered
 from dpose.pose.backbones import Backbone, backbone_named
-from dpose.pose.codec import DEFAULT, codec_of, codecs_for
+from dpose.pose.codec import CODECS, DEFAULT, codec_of, codecs_for
 from dpose.pose.norms import Norm, replace_batch_norms
 from dpose.pose.outputs import Codec, Outputs
 from dpose.pose.skeletons import SKELETONS, skeleton_from_dict, skeleton_to_dict
@@ -74,12 +75,12 @@ class PoseConfig:
 
     def __post_init__(self) -> None:
         backbone = backbone_named(self.preset, self.stride)
+        known = registered(str(self.codec or DEFAULT), CODECS)
         codecs = codecs_for(backbone)
         codec = self.codec or codecs[0]
         if codec not in codecs:
-            raise DposeError(
-                "codec-unsupported", f"has no codec {codec}", self.preset, f"choose from {', '.join(codecs)}"
-            )
+            fix = f"choose from {', '.join(codecs)}{'' if known else f', {YOUR_OWN}'}"
+            raise DposeError("codec-unsupported", f"has no codec {codec}", self.preset, fix)
         _one_of("norm", self.norm, get_args(Norm))
         _one_of("skeleton", self.skeleton, tuple(SKELETONS))
         size = tuple(self.input_size)

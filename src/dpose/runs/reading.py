@@ -16,6 +16,7 @@ from typing import Any
 
 from dpose.data_spec import Purpose, Spec
 from dpose.errors import DposeError
+from dpose.extensions import registered
 from dpose.files import file_json, file_text, open_regular
 from dpose.pose.metrics import GROUPS, SCORED
 from dpose.pose.skeletons import MPII
@@ -57,7 +58,8 @@ def read_run(folder: Path) -> RunRecord:
         settings=mapping(config.get("run")),
         statement=_statement(folder / "privacy.json"),
     )
-    method, sources = METHODS.get(run.method), _sources(run.settings)
+    method = METHODS[run.method] if registered(run.method, METHODS) else None
+    sources = _sources(run.settings)
     log = _Log(method, run.statement, trained_on=sources)
     for line in _lines(folder / "log.jsonl"):
         log.add(line)
