@@ -78,6 +78,7 @@ def test_what_is_not_given_has_its_default():
         ("looks:blue,every=2", "looks takes no option every"),
         ("files", "files needs a folder; write files:ROOT[:SPLIT]"),
         ("files:/no/such:vall", "/no/such:vall: no such folder; or the split is misspelt: did you mean val?"),
+        ("files:/tmp:other", "/tmp:other: no such folder; or the split is misspelt: splits are train, val, part"),
         ("files:/no/such", "/no/such: no such folder"),
         ("looks:bleu", "no look called 'bleu'; did you mean blue?; looks are red, blue"),
     ],

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from dpose.errors import DposeError, did_you_mean
+from dpose.extensions import registered
 from dpose.known_sets import SetNames, sets_in
 from dpose.remote import local_path, url_of
 
@@ -103,7 +104,7 @@ class Spec:
         """
         place, *given = re.split(r",(?=[a-z][a-z0-9_-]*=)", text)
         name, _, rest = place.partition(":")
-        if name not in cls.datasets:
+        if not registered(name, cls.datasets):
             near, known = did_you_mean(name, cls.datasets), f"known are {', '.join(cls.datasets)}"
             what, fix = f"no {cls.what} called {name!r}", f"{near}; {known}" if near else known
             folders = [one for one, dataset in cls.datasets.items() if dataset.in_a_folder]
@@ -172,6 +173,8 @@ class Spec:
 
                 fetch(url)
             if not spec.folder.is_dir():
+                if before and not near and os.path.isdir(before):
+                    near = f"splits are {', '.join(dataset.splits)}"
                 raise DposeError(
                     "folder-missing", "no such folder", spec.root, near and f"or the split is misspelt: {near}"
                 )

@@ -1,6 +1,7 @@
 """The table of commands: each is imported and built when it is named, and `--help` lists it without that."""
 
 import json
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -152,6 +153,59 @@ def test_an_empty_name_is_not_the_folder_one_is_in(words, named, capsys, tmp_pat
     assert main(words) == 2
     said = f"dpose: {named}: is empty; give a name, or . for this folder [name-empty]\n"
     assert capsys.readouterr().err == said
+
+
+OWN_PARTS = """
+from dataclasses import replace
+from dpose import register_method
+from dpose.pose.backbones import Backbone, register_backbone
+from dpose.pose.codec import RegressionCodec, register_codec
+from dpose.pose.data import SOURCES
+from dpose.training.methods import METHODS
+register_method(replace(METHODS["dp-sgd"], name="mine-sgd"))
+register_backbone(Backbone("mine-net", build=print, stride=16))
+register_codec("mine-codec", RegressionCodec.of)
+SOURCES["mine"] = SOURCES["coco"]
+"""
+ASK_FOR_OWN = """
+from dpose.errors import DposeError
+from dpose.pose.backbones import backbone_named
+from dpose.pose.codec import codec_of
+from dpose.pose.data import DataSpec
+from dpose.pose.model import PoseConfig
+from dpose.training.plan import TrainingPlan
+for ask in (
+    lambda: TrainingPlan(method="mine-sgd", epsilon=8, delta=1e-5),
+    lambda: codec_of(PoseConfig("nano", codec="mine-codec")),
+    lambda: backbone_named("mine-net"),
+    lambda: DataSpec.parse("mine:/data"),
+):
+    try:
+        ask()
+        print("known")
+    except DposeError as error:
+        print(error.line())
+"""
+
+
+def test_what_a_package_registers_is_known_in_a_fresh_process_and_else_it_is_said_how(tmp_path):
+    (tmp_path / "mine_parts.py").write_text(OWN_PARTS)
+
+    def asked():
+        done = subprocess.run(
+            [sys.executable, "-c", ASK_FOR_OWN],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.splitlines()
+
+    assert all("if it is your own" in line and "extend.md" in line for line in asked()[:3])
+    (tmp_path / "mine-1.dist-info").mkdir()
+    (tmp_path / "mine-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (tmp_path / "mine-1.dist-info" / "entry_points.txt").write_text("[dpose.registrations]\nmine = mine_parts\n")
+    assert asked() == ["known"] * 4
 
 
 def test_runs_that_watched_no_score_are_compared_without_a_picture(capsys, tmp_path, monkeypatch):

@@ -279,6 +279,17 @@ def test_non_private_adds_no_noise_and_claims_nothing():
         _ = bound.noise_stddev
 
 
+def test_a_budget_that_a_method_without_noise_does_not_use_is_told():
+    asked = plan(method="non-private", epsilon=3)
+    assert list(asked.notes(10)) == ["non-private adds no noise, so that epsilon and delta are not used."]
+    assert list(plan(method="non-private", epsilon=None, delta=None).notes(10)) == []
+    shown = Console(file=io.StringIO(), width=300)
+    shown.print(explain_plan(asked, 100))
+    assert "epsilon and delta are not used" in shown.file.getvalue()
+    (note,) = plan().notes(10)
+    assert "which needs less noise" in note
+
+
 def test_every_method_says_what_it_does_not_protect():
     for method in METHODS.values():
         assert method.leaves_open

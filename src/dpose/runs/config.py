@@ -17,6 +17,7 @@ from typing import Any, Literal, cast, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dpose.errors import DposeError, did_you_mean
+from dpose.extensions import registered
 from dpose.files import file_yaml
 from dpose.privacy.canaries import FEWEST, CanaryKind
 from dpose.privacy.sections import About
@@ -169,9 +170,9 @@ TASKS: dict[str, TaskFacts | str] = {"pose": "dpose.runs.data:POSE", "action": "
 
 def task_facts(name: str) -> TaskFacts:
     """The task called `name`."""
-    found = TASKS.get(name)
-    if found is None:
+    if not registered(name, TASKS):
         raise DposeError("task-unknown", f"unknown task {name!r}", fix=f"choose one of {', '.join(TASKS)}")
+    found = TASKS[name]
     return cast("TaskFacts", resolve_name(found)) if isinstance(found, str) else found
 
 
@@ -223,9 +224,9 @@ class ModelChoice(BaseModel):
             transformers' ViTPose and mmpose's, too. "imagenet" is timm's weights of the preset's backbone; a file may
             hold weights of that backbone by timm's names, .safetensors or .pth, for mvit-b torchvision's. By default
             those of the preset that come with dpose, where there are some.
-        strategy: What learns: light (for poses), finetune, full or scratch (from nothing). "light" trains small
-            convolutions, norms and biases, and bears noise best; "finetune" the last stage and the head. By default
-            finetune where there are first weights, else scratch. "head" trains the head alone (for poses).
+        strategy: What learns: light or head (for poses), finetune, full or scratch (from nothing). "light" trains small
+            convolutions, norms and biases, and bears noise best; "head" the head alone; "finetune" the last stage and
+            the head. By default finetune where there are first weights, else scratch; for one step head.
         directions: For dp-head, the directions of its correction; by default from the number of units and the noise.
         input_size: (H, W) pixels, also as "HxW"; the preset's own by default.
         stride: Picture pixels a cell of the backbone's map; the preset's own by default.
@@ -336,7 +337,8 @@ class RunConfig(BaseModel):
             )
         plan, model = values.get("plan"), values.get("model")
         epsilon = plan.get("epsilon") if isinstance(plan, dict) else None
-        method = METHODS.get(str(plan.get("method"))) if isinstance(plan, dict) else None
+        named = str(plan.get("method")) if isinstance(plan, dict) else ""
+        method = METHODS[named] if registered(named, METHODS) else None
         if method is not None and method.solves:
             raise DposeError(
                 "recipe-of-many-steps",

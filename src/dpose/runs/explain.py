@@ -135,7 +135,7 @@ def explain_plan(plan: TrainingPlan, units: int, size: tuple[int, int] = (256, 1
     method = plan.kind
     parts: list[RenderableType] = [Text(f"{method.name}: {method.summary}."), Text()]
     parts.append(_schedule(plan, figures))
-    if note := plan.batch_note(figures.n):
+    for note in plan.notes(figures.n):
         parts += [Text(), Text(note)]
     if method.private:
         warnings = (large_delta(plan.delta, figures.n), few_units(figures.n))

@@ -72,7 +72,7 @@ def read_data(request: RunRequest, private: UnitDataset | Protected, public: Uni
         bound = plan.bind_to(own)
     if warning := large_delta(plan.delta if kind.private else None, bound.n):
         console.print(warning, highlight=False)
-    if note := plan.batch_note(bound.n):
+    for note in plan.notes(bound.n):
         console.print(note, highlight=False)
     if used:
         check_disjoint(used, own, threads, console, ranks)

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dpose.errors import DposeError
+from dpose.extensions import YOUR_OWN, registered
 from dpose.privacy.accounting import OF_RUNS, Accountant, epsilon, noise_multiplier
 from dpose.privacy.calibration import least_noise
 from dpose.privacy.entries import plan_digest
@@ -121,10 +122,9 @@ class TrainingPlan:
     average_last: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise DposeError(
-                "method-unknown", f"unknown method {self.method!r}", fix=f"choose one of {', '.join(METHODS)}"
-            )
+        if not registered(self.method, METHODS):
+            fix = f"choose one of {', '.join(METHODS)}, {YOUR_OWN}"
+            raise DposeError("method-unknown", f"unknown method {self.method!r}", fix=fix)
         for name in NUMBERS:
             value = getattr(self, name)
             if value is not None or getattr(TrainingPlan, name) is not None:
@@ -324,14 +324,16 @@ class TrainingPlan:
         assert one.event is not None
         return one.n, float(one.event.sigma)
 
-    def batch_note(self, n: int) -> str | None:
-        """Return a line for a batch that is larger than the data; None for others."""
-        if self.expected_batch_size <= n or self.kind.solves:
-            return None
-        return (
-            f"The batch size {self.expected_batch_size:,} is larger than the {n:,} units: every step takes all of "
-            "them. A smaller --batch-size samples, which needs less noise."
-        )
+    def notes(self, n: int) -> Iterator[str]:
+        """Lines for a batch that is larger than the data, and for a budget that the method does not use."""
+        if self.kind.private and self.expected_batch_size > n and not self.kind.solves:
+            yield (
+                f"The batch size {self.expected_batch_size:,} is larger than the {n:,} units: every step takes all of "
+                "them. A smaller --batch-size samples, which needs less noise."
+            )
+        budget = (("epsilon", self.epsilon), ("delta", self.delta), ("noise_multiplier", self.noise_multiplier))
+        if not self.kind.private and (given := [name for name, value in budget if value is not None]):
+            yield f"{self.method} adds no noise, so that {' and '.join(given)} {'are' if given[1:] else 'is'} not used."
 
     def bind(self, n: int, limit: int | None = None) -> BoundPlan:
         """Fix everything that depends on the number of units.

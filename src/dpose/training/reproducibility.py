@@ -37,8 +37,8 @@ NO_REPEAT = (
 )
 """Said before such a run begins."""
 MKL_MISSING = (
-    " MKL is not in its reproducible mode: set MKL_CBWR=AUTO before Python starts, or call "
-    "dpose.interpreter.settle_environment() before torch computes."
+    " MKL is not in its reproducible mode: set MKL_CBWR=AUTO before Python starts, or run "
+    "`from dpose.interpreter import settle_environment; settle_environment()` before torch computes."
 )
 _NO_SETTINGS = ("command", "microbatch_size")
 """What `config.json` says under "run" that decides nothing, or is a surrounding of its own."""
