@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image as Pillow
+from PIL import ImageCms
 
 from dpose.media import images
 from dpose.media.identity import pixel_hash
@@ -32,6 +33,20 @@ def test_png_comes_back_exactly_and_as_rgb(tmp_path):
     write_image(tmp_path / "deep" / "er" / "a.png", image)
     assert np.array_equal(read_image(tmp_path / "deep" / "er" / "a.png"), image)
     assert np.asarray(Pillow.open(tmp_path / "deep" / "er" / "a.png"))[0, 0].tolist() == [200, 0, 0]
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "LA", "RGBA", "P"])
+def test_a_profile_changes_no_pixel_and_no_decoder_complains_of_it(mode, capfd):
+    """A profile of colours in a grey PNG is what libpng writes about to the terminal."""
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    picture = Pillow.fromarray(SCENE).convert(mode)
+    plain, profiled = encoded(picture, "PNG"), encoded(picture, "PNG", icc_profile=profile)
+    assert b"iCCP" in profiled
+    assert np.array_equal(decode_pixels(profiled, "a.png"), decode_pixels(plain, "a.png"))
+    assert np.array_equal(decode_image(profiled, "a.png"), decode_image(plain, "a.png"))
+    assert capfd.readouterr() == ("", "")
+    with refused(("picture-cut-short", "picture-undecodable"), where="a.png"):
+        decode_image(profiled[:60], "a.png")
 
 
 def test_jpeg_comes_back_nearly_and_quality_matters(tmp_path):

@@ -258,6 +258,18 @@ def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         at += 12 + length
 
 
+def without_profile(data: bytes) -> bytes:
+    """A PNG without its colour profile, which nothing applies and libpng may complain of; any other file as it is."""
+    if not data.startswith(_PNG) or b"iCCP" not in data:
+        return data
+    kept, at = [data[: len(_PNG)]], len(_PNG)
+    while at + 12 <= len(data):
+        end = at + 12 + struct.unpack_from(">I", data, at)[0]
+        kept.append(b"" if data[at + 4 : at + 8] == b"iCCP" else data[at:end])
+        at = end
+    return b"".join((*kept, data[at:]))
+
+
 def _webp(data: bytes) -> Header:
     (declared,) = struct.unpack_from("<I", data, 4)
     chunk = data[12:16]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpose.errors import DposeError
 from dpose.files import read_bytes, write_atomic
-from dpose.media.headers import Header, HeaderError, orientation, read_header
+from dpose.media.headers import Header, HeaderError, orientation, read_header, without_profile
 
 Image = NDArray[np.uint8]
 
@@ -176,7 +176,7 @@ def _turned(values: NDArray[Any], how: int) -> NDArray[Any]:
 def _imdecode(data: bytes, name: str, flags: int) -> NDArray[Any]:
     """The picture as the decoder returns it, in RGB or RGBA; transparent pixels are as they were stored."""
     try:
-        decoded = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+        decoded = cv2.imdecode(np.frombuffer(without_profile(data), np.uint8), flags)
     except cv2.error as error:
         if error.code == cv2.Error.StsNoMem:
             raise MemoryError from error
