@@ -50,6 +50,18 @@ def changed(before, after):
     return (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1) if differs.any() else None
 
 
+def test_a_preview_says_that_films_are_not_drawn(tmp_path, capsys, monkeypatch):
+    finder = FaceFinder(Finds((10.0, 20.0, 20.0, 30.0)), "a finder for tests")
+    monkeypatch.setattr("dpose.release.faces.face_finder", lambda model=None: finder)
+    write(tmp_path / "c.mp4", frames=3)
+    words = ["obfuscate", "c.mp4", "--method", "pixelate", "--boxes-out", "b.csv", "--preview", "look"]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert "films are not drawn: 1 with boxes" in told
+    assert "0 pictures" not in told
+    assert not (tmp_path / "look").exists()
+
+
 @pytest.mark.parametrize("name", ["boxes.json", "boxes.csv"])
 def test_what_is_written_is_read(tmp_path, name):
     write_boxes(tmp_path / name, BOXES)

@@ -1,5 +1,6 @@
 """What a run folder says of paths: nothing but their last part; and what this machine keeps."""
 
+import io
 import json
 import stat
 
@@ -135,7 +136,9 @@ def test_a_run_made_from_python_has_a_report_and_is_gone_on_with_from_python(tmp
     )
     with refused("run-made-from-python", where=(str(made), "RunOptions(resume=True)")):
         whole_config(made, {"data": {"private": ["lspet:/mnt/lspet:private"]}})
-    page = make_report(made, console=Console(quiet=True)).read_text()
+    shown = Console(file=io.StringIO(), force_terminal=True)
+    page = make_report(made, console=shown).read_text()
+    assert "writing the report" in shown.file.getvalue()
     assert "The run was made from Python" in page
     with refused("pictures-not-public"):
         make_report(made, pictures="lspet:/mnt/lspet:private", console=Console(quiet=True))

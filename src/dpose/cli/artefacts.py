@@ -47,8 +47,10 @@ def export_onnx_file(
     """Write a model as ONNX, after checking that it finds every joint where the model does."""
     from dpose.pose.export import export_run
 
-    done = export_run(run, out, pictures or [])
-    plain_console().print(
+    console = plain_console()
+    with console.status("exporting, and comparing with the model"):
+        done = export_run(run, out, pictures or [])
+    console.print(
         f"Written: {done.path} ({done.bytes / 2**20:.1f} MiB). The same joints as the model's on {done.pictures} "
         f"picture{'' if done.pictures == 1 else 's'}; logits differ by at most {done.apart:.1e}",
         soft_wrap=True,

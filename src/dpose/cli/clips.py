@@ -213,8 +213,10 @@ def _found(work: Work, jobs: JobList, out: Path, preview: Path | None, console: 
         soft_wrap=True,
     )
     if preview is not None:
-        drawn = draw_found(jobs, found, preview)
-        say_lines([f"{drawn:,} pictures with their boxes drawn, nothing obscured, in {preview}"], console)
+        drawn, having = draw_found(jobs, found, preview), {box.file for box in found}
+        films = sum(job.video and name in having for job, name in zip(jobs, jobs.names(), strict=True))
+        lines = [f"{drawn:,} pictures with their boxes drawn, nothing obscured, in {preview}"] if drawn else []
+        say_lines([*lines, *([f"films are not drawn: {films:,} with boxes"] if films else [])], console)
     return replace(work, boxes=matched(found, jobs)[0])
 
 

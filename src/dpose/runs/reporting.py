@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,18 +47,25 @@ def make_report(folder: Path, *, pictures: str | None = None, show_pictures: boo
     Returns:
         The report.
     """
+
+    def written(**how: Any) -> Path:
+        with console.status("writing the report"):
+            return write_run_report(folder, **how)
+
     config = run_config(folder) if data_recorded(folder) else None
     if config is None and not pictures:
         why = "The run was made from Python, which records no data; of a pose model --pictures names some."
-        return write_run_report(folder, no_pictures=why)
+        return written(no_pictures=why)
     task = config.task if config else task_of(folder)
     if not task_entry(task).pictures:
         if pictures:
             raise DposeError(
                 "pictures-unsupported", f"reports of {task} runs show no pictures", pictures, "leave --pictures out"
             )
-        return write_run_report(folder, no_pictures=f"Reports of {task} runs show curves and scores, and no pictures.")
-    spec = DataSpec.parse(pictures).for_purpose("evaluate") if pictures or config is None else watched(config)
+        return written(no_pictures=f"Reports of {task} runs show curves and scores, and no pictures.")
+    spec = watched(config) if config and not pictures else None
+    if pictures:
+        spec = DataSpec.parse(pictures).for_purpose("evaluate")
     may_be_shown = spec is not None and spec.may_be_shown
     if pictures and not may_be_shown and not show_pictures:
         raise DposeError(
@@ -87,12 +94,8 @@ def make_report(folder: Path, *, pictures: str | None = None, show_pictures: boo
         with console.status("drawing the report"):
             tiles = pose_tiles(model, units, PICTURES)
     with committing(reserved):
-        return write_run_report(
-            folder,
-            tiles=tiles,
-            pictures_of=spec.shown if spec else "",
-            no_pictures=why,
-            mode=0o600 if reserved else 0o644,
+        return written(
+            tiles=tiles, pictures_of=spec.shown if spec else "", no_pictures=why, mode=0o600 if reserved else 0o644
         )
 
 
