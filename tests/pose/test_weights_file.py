@@ -121,7 +121,7 @@ def test_a_tensor_of_another_shape_is_named(tmp_path, theirs):
         (["--backbone", "timm:pit_ti_224"], "gives no map"),
         (["--backbone", "lite0", "--set", "model.input_size=100x100"], "multiples of 16"),
         (["--backbone", "lite0", "--set", "model.input_size=wide"], "input_size"),
-        (["--backbone", f"timm:{SMALL}", "--init", "gone.pth"], "cannot be read"),
+        (["--backbone", f"timm:{SMALL}", "--init", "gone.pth"], "gone.pth: no such file"),
         (["--backbone", f"timm:{SMALL}", "--init", "PICKLE"], "holds more than tensors"),
         (["--backbone", f"timm:{SMALL}", "--init", "OTHER"], "weights of another model"),
     ],
