@@ -112,6 +112,15 @@ def test_mistakes_are_told(tmp_path):
         config(data={"private": "synthetic-clips", "views": 9})
 
 
+def test_what_a_run_would_refuse_is_no_plan():
+    for changes, code in (
+        ({"model": {"strategy": "finetune"}}, "init-strategy-conflict"),
+        ({"model": {"codec": "heatmap"}}, "codec-of-poses"),
+    ):
+        with refused(code):
+            explain_task(config(**changes))
+
+
 @pytest.mark.slow
 def test_the_papers_settings_can_be_planned_without_its_data():
     settings = RunConfig.from_yaml(EXAMPLE)
@@ -120,7 +129,9 @@ def test_the_papers_settings_can_be_planned_without_its_data():
     assert settings.plan.unit == "video"
     console = Console(record=True, width=200, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(explain_task(settings))
-    assert "9,537 videos" in console.export_text()
+    explained = " ".join(console.export_text().split())
+    assert "9,537 videos" in explained
+    assert "Starts from mvit.safetensors, which is not there yet" in explained
 
 
 @pytest.fixture

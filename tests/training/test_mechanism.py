@@ -74,6 +74,7 @@ def test_a_delta_that_is_too_large_for_the_units_is_refused():
         ({"units": 0}, "setting-not-positive", "units"),
         ({"units": -1}, "setting-not-positive", "units"),
         ({"units": "9"}, "setting-not-number", "units must be a number, not '9'"),
+        ({"units": 2000.5}, "setting-not-whole", "units must be a whole number, not 2000.5"),
         ({"epsilon": "2"}, "setting-not-number", "epsilon must be a number, not '2'"),
         ({"delta": "1e-4"}, "setting-not-number", "delta must be a number, not '1e-4'"),
         ({"clip": "1"}, "setting-not-number", "clip must be a number, not '1'"),
@@ -160,6 +161,11 @@ def test_sums_off_the_grid_are_refused():
     event, _ = dpose.calibrate(**BUDGET)
     with pytest.raises(ValueError, match="off the grid"):
         dpose.add_noise({"w": torch.full((3,), 1 / 3, dtype=torch.float64)}, event)
+
+
+def test_what_calibrate_returns_is_no_event():
+    with refused("event-of-no-kind", where="give the first of the two values"):
+        dpose.add_noise({"w": torch.zeros(3, dtype=torch.float64)}, dpose.calibrate(**BUDGET))
 
 
 def test_samples_are_drawn_anew_at_the_rate():

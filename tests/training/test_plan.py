@@ -80,6 +80,13 @@ def test_what_is_no_number_is_named(changes, line):
         plan(**changes)
 
 
+@pytest.mark.parametrize("name", ["steps", "augmentation_multiplicity", "nominal_units"])
+@pytest.mark.parametrize("value", [2.5, 2.0])
+def test_a_count_that_is_not_whole_is_named(name, value):
+    with refused("setting-not-whole", where=f"{name} must be a whole number, not {value}"):
+        plan(**{name: value})
+
+
 @pytest.mark.parametrize("name", ["lr", "warmup"])
 def test_an_optimizers_number_that_is_none_is_named(name):
     with refused("setting-not-number", where=f"{name} must be a number, not 'a'"):

@@ -142,14 +142,16 @@ MAX_DIGITS = 400
 """A number in a statement may have this many digits; a longer one is an attack on anyone who reads it."""
 
 
-def plain_number(value: Any, name: str) -> Any:
+def plain_number(value: Any, name: str, whole: bool = False) -> Any:
     """A number as it is, but one of NumPy's as Python's own, of the same value.
 
     Raises:
-        DposeError: it is no number, such as text.
+        DposeError: it is no number, such as text; or, where it must be `whole`, another one than an integer.
     """
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
         raise DposeError("setting-not-number", f"{name} must be a number, not {value!r:.40}")
+    if whole and not isinstance(value, Integral):
+        raise DposeError("setting-not-whole", f"{name} must be a whole number, not {value!r:.40}")
     return value.item() if hasattr(value, "item") else value
 
 

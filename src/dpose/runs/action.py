@@ -94,12 +94,14 @@ def _scored(
 
 def _explain(config: RunConfig) -> RenderableType:
     """What a run would do, protect and cost."""
+    check_action_start(config)
+    missing = ", which is not there yet" if config.model.init and not Path(config.model.init).exists() else ""
     size = config.model.input_size or ActionConfig(("",), _preset(config)).input_size
     count, how = counted(config, lambda: len(open_action_units(config)))
     views = config.data.views or 1
     lines = Text(
         f"{_source(config)}: {count:,} videos ({how}), {views} of each one's clips in a gradient."
-        f" Starts from {config.model.init or 'nothing'}; public data: {config.data.public or 'none'}.\n"
+        f" Starts from {config.model.init or 'nothing'}{missing}; public data: {config.data.public or 'none'}.\n"
     )
     return Group(lines, explain_plan(config.plan, count, size))
 
@@ -132,8 +134,12 @@ def _learns(config: RunConfig) -> tuple[UnitDataset, ...]:
     return (units, *([public] if public else []))
 
 
-def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[ActionModel, FirstWeights]:
-    """The model to train, and where its first weights are from."""
+def check_action_start(config: RunConfig) -> ActionStrategy:
+    """The strategy of a run, which goes with its first weights.
+
+    Raises:
+        DposeError: it does not, or a setting is for poses.
+    """
     choice = config.model
     if choice.temperature is not None:
         raise DposeError(
@@ -148,6 +154,12 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
             f"strategy {strategy} {'starts from trained weights' if choice.init is None else 'takes no --init'}",
             fix="give --init FOLDER or FILE.safetensors, or --strategy scratch",
         )
+    return cast(ActionStrategy, strategy)
+
+
+def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[ActionModel, FirstWeights]:
+    """The model to train, and where its first weights are from."""
+    choice, strategy = config.model, check_action_start(config)
     model, start = fresh_model(_model_config(config, actions), config.seed), FirstWeights.drawn()
     if choice.init:
         path = Path(choice.init)
@@ -160,7 +172,7 @@ def build_action_model(config: RunConfig, actions: tuple[str, ...]) -> tuple[Act
             load_pretrained(model, path)
             learnt = TrainedOn(("kinetics",), known=True)
             start = FirstWeights.of(path, NOBODY_IN_KINETICS, learnt=learnt, said=choice.init_data)
-    apply_action_strategy(model, cast(ActionStrategy, strategy))  # which refuses those that are for poses
+    apply_action_strategy(model, strategy)  # which refuses those that are for poses
     return cast(ActionModel, on_device(model)), start
 
 

@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from dpose.privacy.protected import Protected
 
 PRIVATE_LOSSES = ("plain", "residual")
+WHOLE = ("steps", "nominal_units", "augmentation_multiplicity")
 NUMBERS = (
-    *("epsilon", "delta", "epochs", "steps", "expected_batch_size", "clip_norm", "noise_multiplier", "nominal_units"),
-    *("ema_decay", "augmentation_multiplicity", "public_weight", "average_last"),
+    *("epsilon", "delta", "epochs", "expected_batch_size", "clip_norm", "noise_multiplier"),
+    *("ema_decay", "public_weight", "average_last", *WHOLE),
 )
-"""The fields of a plan that hold a number, or None where that is the default."""
+"""The fields of a plan that hold a number, `WHOLE` a whole one; or None where that is the default."""
 NOISES: Mapping[str, SampledNoise] = {"exact": ROUNDED, "float": FLOATING}
 
 
@@ -128,7 +129,7 @@ class TrainingPlan:
         for name in NUMBERS:
             value = getattr(self, name)
             if value is not None or getattr(TrainingPlan, name) is not None:
-                object.__setattr__(self, name, plain_number(value, name))
+                object.__setattr__(self, name, plain_number(value, name, whole=name in WHOLE))
         _positive("expected_batch_size", self.expected_batch_size)
         _positive("epochs", self.epochs)
         if self.steps is not None:
@@ -419,7 +420,10 @@ def calibrate(
     Raises:
         DposeError: a value is out of range, or no noise meets the budget.
     """
-    units, expected_batch_size = plain_number(units, "units"), plain_number(expected_batch_size, "expected_batch_size")
+    units, expected_batch_size = (
+        plain_number(units, "units", whole=True),
+        plain_number(expected_batch_size, "expected_batch_size"),
+    )
     _positive("units", units)
     _positive("expected_batch_size", expected_batch_size)
     check_delta(delta, units)

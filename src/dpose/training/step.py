@@ -369,7 +369,11 @@ def add_noise(sums: Params, event: SampledGaussian, stream: Stream | DrawnAhead 
 
     Raises:
         ValueError: a sum is off the grid: it was not made by `clipped_sum` with this clip, or a larger one.
+        DposeError: the event is none, such as the pair that `calibrate` returns.
     """
+    if not isinstance(event, SampledGaussian):
+        what = f"the event is a {type(event).__name__}, not a SampledGaussian"
+        raise DposeError("event-of-no-kind", what, fix="give the first of the two values that calibrate returns")
     stream = stream or AesNoise(Key.fresh()).stream(Purpose.NOISE)
     stddev, grid_step = _law(event)
     return add_gaussian(sums, stddev, stream, grid_step)
