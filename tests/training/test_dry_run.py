@@ -60,6 +60,17 @@ class Asks(torch.nn.Linear):
         return super().forward(x) if x.sum().item() > 0 else super().forward(-x)
 
 
+class Recurs(torch.nn.Linear):
+    """Torch's GRU adds to a state in place, which has no dimension of units."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__(inputs, outputs)
+        self.recurrent = torch.nn.GRU(inputs, inputs)
+
+    def forward(self, x):
+        return super().forward(self.recurrent(x[None])[0][0])
+
+
 class NoCanonical:
     """Dots that cannot tell a picture from its augmentation."""
 
@@ -155,6 +166,7 @@ def wrong_optimizer(dots):
         (partial(with_layer, Draws), ("model-draws-random",)),
         (partial(with_layer, Jitters), ("model-draws-random",)),
         (partial(with_layer, Asks), ("model-not-unit-by-unit", ".item()")),
+        (partial(with_layer, Recurs), ("model-not-unit-by-unit", "broadcast shape", "LSTM works")),
         (partial(with_task, collate=centred), ("collate-mixes-units", "inputs")),
         (partial(with_loss, torch.mean), ("loss-not-per-view", "()")),
         (partial(with_loss, lambda found: found[:, None]), ("loss-not-per-view", "(1, 1)")),

@@ -240,12 +240,12 @@ def _why_not(error: RuntimeError) -> DposeError | None:
     for text, code, what, fix in _CAUSES:
         if text in said:
             return DposeError(code, what, fix=fix)
-    if said.startswith("vmap:"):
+    if said.startswith("vmap:") or "match the broadcast shape" in said:
         torchs = " ".join(said.removeprefix("vmap:").split(". ")[0].split())
         return DposeError(
             "model-not-unit-by-unit",
             f"the forward pass or loss cannot be computed for each unit by itself ({torchs})",
-            fix="let it use no .item() and write to nothing in place",
+            fix="let it use no .item() and write to nothing in place, as torch's GRU, RNN and LSTMCell do; LSTM works",
         )
     return None
 
