@@ -166,7 +166,7 @@ def wrong_optimizer(dots):
         (partial(with_layer, Draws), ("model-draws-random",)),
         (partial(with_layer, Jitters), ("model-draws-random",)),
         (partial(with_layer, Asks), ("model-not-unit-by-unit", ".item()")),
-        (partial(with_layer, Recurs), ("model-not-unit-by-unit", "broadcast shape", "LSTM works")),
+        (partial(with_layer, Recurs), ("model-not-unit-by-unit", "broadcast shape", "recurrent layers")),
         (partial(with_task, collate=centred), ("collate-mixes-units", "inputs")),
         (partial(with_loss, torch.mean), ("loss-not-per-view", "()")),
         (partial(with_loss, lambda found: found[:, None]), ("loss-not-per-view", "(1, 1)")),

@@ -245,7 +245,7 @@ def _why_not(error: RuntimeError) -> DposeError | None:
         return DposeError(
             "model-not-unit-by-unit",
             f"the forward pass or loss cannot be computed for each unit by itself ({torchs})",
-            fix="let it use no .item() and write to nothing in place, as torch's GRU, RNN and LSTMCell do; LSTM works",
+            fix="let it use no .item() and write to nothing in place, as recurrent layers of torch do",
         )
     return None
 
