@@ -200,11 +200,19 @@ def test_batch_normalisation_anywhere_is_refused():
     check_model(torch.nn.Sequential(torch.nn.GroupNorm(1, 2), torch.nn.InstanceNorm1d(2)))
 
 
-def test_dropout_is_refused_and_named():
-    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(torch.nn.Dropout2d(0.1)))
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda p: torch.nn.Dropout2d(p),
+        lambda p: torch.nn.LSTM(2, 2, num_layers=2, dropout=p),
+        lambda p: torch.nn.MultiheadAttention(2, 1, dropout=p),
+    ],
+    ids=["layer", "recurrent", "attention"],
+)
+def test_dropout_is_refused_and_named(layer):
     with refused("dropout-mixes-units", where="1.0"):
-        check_model(net)
-    check_model(torch.nn.Sequential(torch.nn.Dropout(0.0), torch.nn.Dropout2d(0.0)))
+        check_model(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(layer(0.1))))
+    check_model(torch.nn.Sequential(torch.nn.Dropout(0.0), layer(0.0)))
 
 
 @pytest.mark.parametrize(
