@@ -168,6 +168,19 @@ def test_what_calibrate_returns_is_no_event():
         dpose.add_noise({"w": torch.zeros(3, dtype=torch.float64)}, dpose.calibrate(**BUDGET))
 
 
+def test_a_mistake_in_shapes_stays_torchs_own():
+    """Its traceback names the line; that units cannot be told apart would mislead."""
+
+    def loss(params, row):
+        kept = torch.zeros(1, 2)
+        kept += torch.ones(3, 2)
+        return aligned(params, row) + kept.sum()
+
+    with pytest.raises(RuntimeError, match="broadcast shape") as told:
+        dpose.clipped_sum(loss, {"w": torch.zeros(50)}, (rows_of(3),), 0.3)
+    assert not isinstance(told.value, dpose.DposeError)
+
+
 def test_samples_are_drawn_anew_at_the_rate():
     drawn = [dpose.poisson_batch(2_000, 0.1) for _ in range(20)]
     assert len({sample.tobytes() for sample in drawn}) == 20

@@ -9,6 +9,7 @@ loss, no norm, no share clipped.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -240,7 +241,9 @@ def _why_not(error: RuntimeError) -> DposeError | None:
     for text, code, what, fix in _CAUSES:
         if text in said:
             return DposeError(code, what, fix=fix)
-    if said.startswith("vmap:") or "match the broadcast shape" in said:
+    # written into a tensor that lacks the dimension of units; any other shape is a mistake, whose line torch names
+    in_place = re.match(r"output with shape \[(.+)\] doesn't match the broadcast shape \[\d+, \1\]", said)
+    if in_place or said.startswith("vmap:"):
         torchs = " ".join(said.removeprefix("vmap:").split(". ")[0].split())
         return DposeError(
             "model-not-unit-by-unit",

@@ -57,8 +57,8 @@ def check_model(model: torch.nn.Module) -> None:
             )
         within = isinstance(module, torch.nn.RNNBase | torch.nn.MultiheadAttention) and module.dropout
         if within or (isinstance(module, torch.nn.modules.dropout._DropoutNd) and module.p > 0):
-            # one generator for a micro-batch: what a unit draws would depend on its place among others. Within a kernel
-            # of cuDNN, torch does not see it
+            # one generator for a micro-batch: what a unit draws would depend on its place among others. Not left to
+            # torch, which need not see what a kernel of cuDNN draws within
             raise DposeError(
                 "dropout-mixes-units",
                 "dropout draws by a unit's place in a micro-batch, so that one unit would change others",
